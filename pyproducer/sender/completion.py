@@ -7,7 +7,6 @@ Source:  Java Sender.handleProduceResponse, completeBatch, canRetry, failBatch (
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
@@ -33,13 +32,15 @@ from pyproducer.common.errors import (
     LocalProtocolError,
     RemoteProtocolError,
 )
-from pyproducer.common.metrics import Metrics
 from pyproducer.common.printable import LONGEST_NAME, printable
+from pyproducer.common.sender_log import SenderLog, sender_log
+from pyproducer.hotpath import CALLBACK
+from pyproducer.observe.registry import Registry
 from pyproducer.record.layout import NO_TIMESTAMP, increment_sequence
 from pyproducer.sender.produce_request import FIRST_VERSION_WITH_TOPIC_IDS, BatchesByPartition
 from pyproducer.transaction.transaction_manager import TransactionManager
 
-log: logging.Logger = logging.getLogger(__name__)
+log: SenderLog = sender_log(__name__)
 
 
 class Completion:
@@ -47,14 +48,16 @@ class Completion:
 
     def __init__(self, *, accumulator: RecordAccumulator, metadata: ProducerMetadata,
                  transaction_manager: TransactionManager | None, retries: int, delivery_timeout_ms: int,
-                 metrics: Metrics, clock: Clock) -> None:
+                 registry: Registry, clock: Clock) -> None:
         self._accumulator = accumulator
         self._metadata = metadata
         self._transaction_manager = transaction_manager
         self._retries = retries
         self._delivery_timeout_ms = delivery_timeout_ms
-        self._metrics = metrics
-        self._clock = clock
+        self._registry = registry
+        self._told_ms = 0  # when the last answer's outcomes were told
+        self.clock: Clock = clock
+        self._transactions = None if transaction_manager is None else transaction_manager.transactions
 
     def on_response(self, response: ClientResponse, batches: BatchesByPartition,
                     topic_names: Mapping[UUID, str]) -> None:
@@ -68,11 +71,12 @@ class Completion:
             batches: What was in it.
             topic_names: The names of the topic ids in it.
         """
+        ledger = self._registry.ledger
+        ledger.now_ms = ledger.tells_from_ms = response.received_ms
         if response.body is not None or response.timed_out:
-            # Differs from Java: totals, of which the reader makes the mean. Its node metrics are avg and max.
-            totals, node_id = self._metrics.totals, response.destination
-            totals[f"request-total.node-{node_id}"] += 1
-            totals[f"request-latency-ms-total.node-{node_id}"] += response.latency_ms
+            node = self._registry.node(response.destination)
+            node.produce_ended_total += 1
+            node.produce_ms_total += response.latency_ms
         if response.body is not None:
             self._on_answer(response, batches, topic_names)
         elif response.version_mismatch is not None:
@@ -92,9 +96,21 @@ class Completion:
             # acks=0: the bytes are written, and nobody will ever tell more.
             for batch in batches.values():
                 self._complete(batch, NO_OFFSET, -1, response.received_ms)
+        ledger.tell_ms = self._count_telling(response.received_ms)
+        ledger.tells_from_ms = 0
         for batch in batches.values():
             if batch.result.is_told:
                 self._accumulator.finish(batch)
+        ledger.tell_ms = 0
+
+    def _count_telling(self, received_ms: int) -> int:
+        """Note how long the outcomes of an answer took to be told, which is to say callbacks; return it, in ms."""
+        from_ms = max(received_ms, self._told_ms)
+        self._told_ms = now_ms = self.clock.now_ms()
+        if now_ms > from_ms:
+            self._registry.producer.callback_ms_total += now_ms - from_ms
+            self._registry.ledger.sender.note(CALLBACK, from_ms, now_ms)
+        return max(0, now_ms - from_ms)
 
     def expire(self, batch: ProducerBatch, now_ms: int) -> None:
         """Fail a batch whose delivery.timeout.ms passed, on the wire or not, or that no broker would know again."""
@@ -113,6 +129,7 @@ class Completion:
             f"{last_error}{'. ' + why if why else ''}",
             phase="delivery", outcome=UNKNOWN if maybe_in_log else NOT_SENT)
         error.__cause__ = batch.last_error
+        self.on_failed(error)
         sequence = self._accumulator.sequence_of(batch)
         if sequence is not None:
             sequence.on_end(batch, BatchEnd.EXPIRED_ON_THE_WIRE if batch.is_in_flight else (
@@ -142,15 +159,20 @@ class Completion:
                 if batch.result.is_told:  # else a caller takes this turn, and the sender thread tells it
                     self._accumulator.finish(batch)
 
-    def abort(self, error: KafkaError, *, only_undrained: bool = False) -> int:
+    def abort(self, error: KafkaError, *, only_undrained: bool = False, of_transaction: bool = False) -> int:
         """Fail what is left; see RecordAccumulator.abort_batches."""
-        aborted = self._accumulator.abort_batches(error, only_undrained=only_undrained)
+        aborted = self._accumulator.abort_batches(error, only_undrained=only_undrained, of_transaction=of_transaction)
         self.count_failed(aborted)
         return aborted
 
+    def on_failed(self, error: KafkaError) -> None:
+        """A record fails, and with it the transaction that it is in; before it is told. Thread: any."""
+        if self._transactions is not None:
+            self._transactions.on_failed(error)
+
     def count_failed(self, record_count: int) -> None:
         """Count records that failed."""
-        self._metrics.totals["record-error-total"] += record_count
+        self._registry.producer.record_error_total += record_count
 
     def _on_answer(self, response: ClientResponse, batches: BatchesByPartition,
                    topic_names: Mapping[UUID, str]) -> None:
@@ -244,7 +266,7 @@ class Completion:
         sequence = self._accumulator.sequence_of(batch)
         if self._can_retry(batch, error, code, now_ms):
             log.debug("Attempt %d for %s failed and is repeated: %s", batch.attempts + 1, batch.topic_partition, error)
-            self._metrics.totals["record-retry-total"] += batch.record_count
+            self._registry.count_retry(batch.topic_partition.topic, error, batch.record_count)
             self._accumulator.reenqueue(batch, now_ms)
             if sequence is not None:
                 sequence.on_retry(batch, code)
@@ -257,10 +279,14 @@ class Completion:
             return False
         manager = self._transaction_manager
         if manager is not None and code is not None:
-            if manager.fatal_error is not None:
+            transactions = self._transactions
+            if manager.fatal_error is not None or (transactions is not None and transactions.is_failing):
                 return False
             if code in REFUSALS:
-                return True
+                # In a transaction no new epoch can begin: it is over, unless one before this batch is missing there.
+                sequence = self._accumulator.sequence_of(batch)
+                return transactions is None or (code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+                                                and sequence is not None and sequence.is_behind_another(batch))
         return error.retriable or isinstance(error, RemoteProtocolError)
 
     def recover(self, batch: ProducerBatch, now_ms: int, why: str = "a turn of the sender ended half way") -> None:
@@ -285,7 +311,7 @@ class Completion:
         sequence = self._accumulator.sequence_of(batch)
         if sequence is not None:
             sequence.on_end(batch, BatchEnd.SPLIT)
-        self._metrics.totals["batch-split-total"] += 1
+        self._registry.producer.batch_split_total += 1
 
     def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now_ms: int) -> None:
         sequence = self._accumulator.sequence_of(batch)
@@ -300,7 +326,7 @@ class Completion:
             newest = batch.open.max_timestamp
             # In a topic of the broker's time that is now, by its own clock; a repeated batch is told its own.
             is_of_brokers_time = log_append_time not in (NO_TIMESTAMP, newest)
-            age_ms = 0 if is_of_brokers_time else self._clock.timestamp_ms() - newest
+            age_ms = 0 if is_of_brokers_time else self.clock.timestamp_ms() - newest
             sequence.on_stored(batch, now_ms, age_ms, base_offset)
         if batch.attempts and log_append_time == batch.open.max_timestamp:
             # Kafka 4.1 answers a batch that it has already with the batch's own timestamp, whatever the topic's
@@ -331,6 +357,7 @@ class Completion:
         if not batch.is_done:
             if batch.may_be_in_log:
                 error.outcome = UNKNOWN
+            self.on_failed(error)  # first: that of its numbers says less
             sequence = self._accumulator.sequence_of(batch)
             if sequence is not None:
                 sequence.on_end(batch, end or (

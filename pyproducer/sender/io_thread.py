@@ -9,7 +9,6 @@ Source:  Java Sender.run, KafkaThread (4.1). Differs from Java: whatever a turn 
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
@@ -18,12 +17,13 @@ from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.errors import KafkaError, ProducerClosedError
+from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.threads import StartThread, start_daemon
 
 if TYPE_CHECKING:
     from pyproducer.client.wire import Wire
 
-log: logging.Logger = logging.getLogger(__name__)
+log: SenderLog = sender_log(__name__)
 
 # After an error that nobody expected: long enough not to fill a log, short enough to be a hiccup.
 _PAUSE_AFTER_BUG_SECONDS = 0.1
@@ -36,11 +36,17 @@ class SteppedSender(Protocol):
     def run_once(self, now_ms: int, longest_wait_ms: int = NEVER_MS) -> None:
         """Take one turn."""
 
+    def say_goodbye(self, now_ms: int) -> None:
+        """Every record is decided, and connections are about to be closed: tell brokers what they want to know."""
+
     def recover(self, now_ms: int) -> None:
         """Go on after a turn that ended half way."""
 
     def abort(self, error: KafkaError) -> int:
         """Fail what is left; return how many records that were."""
+
+    def ms_to_go_on(self, now_ms: int) -> int:
+        """How long a producer that is being closed, and has no records any more, still has something to do; or 0."""
 
 
 class IoThread:
@@ -55,7 +61,6 @@ class IoThread:
         refuse: Has every road take no more records. When it returns, what was accepted is in the accumulator.
         close_parts: Closes what the application gave.
         on_end: Told when everything else is done.
-        wake_loop: Wakes an event loop for what it was told in a turn that ended half way, or was the last.
         on_end_in_child: Told when a callback came back in a child process: there this thread is the only one, and the
             process ends with it, without exit handlers.
         start_thread: Starts the thread.
@@ -67,8 +72,7 @@ class IoThread:
                  on_end: Callable[[Life], None] = lambda _life: None,
                  start_thread: StartThread = start_daemon,
                  stand_aside: Callable[[], None] = lambda: None,
-                 on_end_in_child: Callable[[], None] = lambda: None,
-                 wake_loop: Callable[[], None] = lambda: None) -> None:
+                 on_end_in_child: Callable[[], None] = lambda: None) -> None:
         self._sender = sender
         self._wire = wire
         self._accumulator = accumulator
@@ -81,7 +85,6 @@ class IoThread:
         self._stand_aside = stand_aside
         self._has_refused = False  # the sender thread's
         self._on_end_in_child = on_end_in_child
-        self._wake_loop = wake_loop
         self._failed_turns = 0  # in a row; the sender thread's
         self._first = life.locks.lock()  # taken by who comes first, for good: the thread, or who gave it up
 
@@ -128,7 +131,7 @@ class IoThread:
         self._life.sender_ident = threading.get_ident()
         try:
             while self.take_turn():
-                if self._life.take_turn is not None or self._life.loop_inbox is not None:
+                if self._life.take_turn is not None:
                     self._stand_aside()
         except BaseException as cause:  # nothing ends this thread in silence
             if not self._life.is_forked:
@@ -157,8 +160,14 @@ class IoThread:
             if not self._has_refused:
                 self._refuse()  # who closes may not have come so far
                 self._has_refused = True  # once is enough: it takes each partition's lock
-            if forced_ms == 0 or not self._accumulator.has_incomplete():
+            if forced_ms == 0:
                 return False
+            if not self._accumulator.has_incomplete():
+                left_ms = self._sender.ms_to_go_on(now_ms)
+                if left_ms == 0:
+                    self._sender.say_goodbye(now_ms)
+                    return False
+                forced_ms = left_ms if forced_ms is None else min(forced_ms, left_ms)
         try:
             if self._life.role.is_torn:
                 self._life.role.is_torn = False
@@ -173,7 +182,6 @@ class IoThread:
             if self._failed_turns >= _MOST_FAILED_TURNS:
                 raise
             self._sender.recover(self._clock.now_ms())
-            self._wake_loop()
             self._clock.wait(self._life.locks.cell(), _PAUSE_AFTER_BUG_SECONDS)
         return True
 
@@ -184,7 +192,7 @@ class IoThread:
                 # In this order: a child that is forked in between finds it over, or marks it, and does not wait.
                 steps.callback(self._on_end, self._life)
                 steps.callback(self._life.end)
-                for step in (self._close_parts, self._give_up, self._wire.close, self._refuse, self._wake_loop):
+                for step in (self._close_parts, self._give_up, self._wire.close, self._refuse):
                     steps.callback(step)
         except BaseException:
             log.exception("Uncaught error at the end of the sender thread")

@@ -15,6 +15,8 @@ from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.cluster import Cluster
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+LAST_VERSION_BEFORE_TRANSACTIONS_V2 = 11
+"""Later ones bring the partition of a transactional batch into its transaction (KIP-890)."""
 
 BatchesByPartition = dict[tuple[str, int], ProducerBatch]
 

@@ -7,7 +7,6 @@ Source:  Java Sender.runOnce, sendProducerData (4.1); seed 001.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -22,20 +21,32 @@ from pyproducer.client.request import ClientRequest
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import Cluster, Node
 from pyproducer.common.errors import KafkaError
-from pyproducer.common.metrics import Metrics
+from pyproducer.common.sender_log import SenderLog, sender_log
+from pyproducer.hotpath import CODEC
+from pyproducer.observe.registry import Registry
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender.completion import Completion
 from pyproducer.sender.freeze import Freeze
+from pyproducer.sender.held_up import HeldUp
 from pyproducer.sender.partition_load import PartitionLoad
-from pyproducer.sender.produce_request import BatchesByPartition, produce_request
-from pyproducer.sender.producer_id_request import ProducerIdRequest
+from pyproducer.sender.produce_request import (
+    LAST_VERSION_BEFORE_TRANSACTIONS_V2,
+    BatchesByPartition,
+    produce_request,
+)
+from pyproducer.sender.requests.own_requests import OwnRequests
+from pyproducer.sender.stuck_log import StuckLog
+from pyproducer.sender.telemetry import Telemetry
+from pyproducer.sender.transaction_steps import TransactionSteps
 from pyproducer.transaction.transaction_manager import TransactionManager
 
 if TYPE_CHECKING:
     from pyproducer.client.wire import Wire
 
-log: logging.Logger = logging.getLogger(__name__)
+log: SenderLog = sender_log(__name__)
 
+_GOODBYE_MS = 300
+"""So long close() waits at most for a broker to take the last metrics."""
 
 
 class WaitingRoom(Protocol):
@@ -49,26 +60,38 @@ class Sender:
     """Moves batches from the accumulator to the brokers, one step at a time."""
 
     def __init__(self, *, wire: Wire, metadata: ProducerMetadata, accumulator: RecordAccumulator,
-                 completion: Completion, producer_id_request: ProducerIdRequest | None,
+                 completion: Completion, own_requests: OwnRequests | None,
                  transaction_manager: TransactionManager | None, acks: int, max_request_size_bytes: int,
-                 request_timeout_ms: int, metrics: Metrics,
+                 request_timeout_ms: int, registry: Registry,
                  partition_load: PartitionLoad | None = None, waiting_room: WaitingRoom | None = None,
                  tally: DeliveryTally | None = None, freeze: Freeze | None = None,
-                 life: Life = UNOWNED) -> None:
+                 stuck_log: StuckLog | None = None, life: Life = UNOWNED, delivery_timeout_ms: int = NEVER_MS,
+                 telemetry: Telemetry | None = None) -> None:
+        self._telemetry = telemetry
         self._wire = wire
         self._metadata = metadata
         self._accumulator = accumulator
         self._completion = completion
-        self._producer_id_request = producer_id_request
+        self._own_requests = own_requests
         self._transaction_manager = transaction_manager
+        transactions = None if transaction_manager is None else transaction_manager.transactions
+        self._transactions = transactions
+        self._steps: TransactionSteps | None = None
+        if transaction_manager is not None and transactions is not None and own_requests is not None:
+            self._steps = TransactionSteps(manager=transaction_manager, transactions=transactions,
+                                           accumulator=accumulator, completion=completion, requests=own_requests,
+                                           longest_end_ms=delivery_timeout_ms)
         self._acks = acks
         self._max_request_size_bytes = max_request_size_bytes
         self._request_timeout_ms = request_timeout_ms
-        self._metrics = metrics
+        self._registry = registry
+        self._held_up = HeldUp(registry)
+        self._compresses = accumulator.compresses
         self._partition_load = partition_load
         self._waiting_room = waiting_room
         self._tally = NoTally() if tally is None else tally
         self._freeze = freeze
+        self._stuck_log = stuck_log
         self._life = life
 
     def run_once(self, now_ms: int, longest_wait_ms: int = NEVER_MS) -> None:
@@ -80,6 +103,10 @@ class Sender:
         """
         tally = self._tally
         freeze = self._freeze
+        self._registry.ledger.now_ms = now_ms
+        self._held_up.end(now_ms)
+        if now_ms >= self._registry.due_ms:
+            self._registry.roll(now_ms)
         if freeze is not None and (now_ms >= freeze.due_ms or now_ms - self._wire.client.woke_ms
                                    > freeze.longest_pause_ms) and freeze.has_thawed(now_ms):
             self._thaw(now_ms)
@@ -87,21 +114,30 @@ class Sender:
         room_ms = room.move_on(now_ms) if room is not None and queues else NEVER_MS
         # What failed in a turn is counted and logged at the beginning of the next, which comes at once.
         tally_ms = tally.step(now_ms) if tally.is_busy else NEVER_MS
-        timeout_ms = min(longest_wait_ms, room_ms, tally_ms)
-        if self._accumulator.busy or queues or self._metadata.refusals or self._partition_load is not None:
+        telemetry_ms = NEVER_MS if self._telemetry is None else self._telemetry.step(now_ms)
+        timeout_ms = min(longest_wait_ms, room_ms, tally_ms, telemetry_ms)
+        stuck_log = self._stuck_log
+        if stuck_log is not None and (self._accumulator.busy or stuck_log.is_busy):
+            timeout_ms = min(timeout_ms, stuck_log.step(now_ms))
+        if (self._accumulator.busy or queues or self._metadata.refusals or self._partition_load is not None
+                or self._steps is not None):
             timeout_ms = min(timeout_ms, self._send_producer_data(now_ms))
         if self._accumulator.is_closed and not self._accumulator.has_incomplete():
-            timeout_ms = 0  # the last batch expired just now: nothing is left to wait for
-        inbox = self._life.loop_inbox
-        if inbox is not None and not self._life.role.caller:
-            # To wake the event loop lets it have the interpreter, and its next record would find the thread in the
-            # middle of a turn. So it is woken when that is over; see turns.py.
-            inbox.hold()
+            timeout_ms = min(timeout_ms, self.ms_to_go_on(now_ms))  # the last batch ended just now
         self._wire.client.poll(timeout_ms, now_ms)
 
     def has_nothing_under_way(self) -> bool:
         """Whether no answer, no connection and no name is awaited; and so nothing, but for new records."""
-        return self._wire.client.has_nothing_under_way()
+        return self._wire.client.has_nothing_under_way() and (self._steps is None or not self._steps.has_work)
+
+    def ms_to_go_on(self, now_ms: int) -> int:
+        """How long a producer that is being closed, and has no records any more, still has something to do; or 0.
+
+        That is to end its transaction, or to wait until brokers have what gets no answer (acks=0).
+        """
+        if self._acks == 0:
+            return self._wire.client.confirmation_wait_ms(now_ms)
+        return 0 if self._steps is None else self._steps.ms_to_go_on(now_ms)
 
     def can_send_at_once(self, batch: ProducerBatch, now_ms: int) -> bool:
         """Whether a turn would send a batch: its leader is connected, and nothing else comes first."""
@@ -110,29 +146,10 @@ class Sender:
             return False  # connections are made anew first, by the thread
         if batch.attempts or (manager is not None and (manager.fatal_error is not None or manager.needs_producer_id)):
             return False
+        if self._transactions is not None and not self._transactions.may_number(batch.topic_partition):
+            return False
         leader = self._metadata.cluster.leader_for(batch.topic_partition)
         return leader is not None and self._wire.client.is_ready(leader.node_id, now_ms)
-
-    def send_at_once(self, now_ms: int) -> None:
-        """Send a batch of which `can_send_at_once` said so; its answer is for `hear`, or for a turn.
-
-        Args:
-            now_ms: Monotonic time, in ms.
-        """
-        self._send_producer_data(now_ms)
-        if self._acks == 0 or not self._wire.client.in_flight_request_count():
-            self._wire.client.hear(now_ms)  # nobody answers: it is over as soon as it is written, or refused
-
-    def hear(self, now_ms: int) -> bool:
-        """Take what the brokers have answered by now, and send nothing.
-
-        Args:
-            now_ms: Monotonic time, in ms.
-
-        Returns:
-            Whether that ended a request. It does not where connections are made anew first, by the thread.
-        """
-        return not self._has_thawed(now_ms) and bool(self._wire.client.hear(now_ms))
 
     def recover(self, now_ms: int) -> None:
         """Go on after a turn that ended half way, whatever ended it.
@@ -164,20 +181,33 @@ class Sender:
 
     def abort(self, error: KafkaError) -> int:
         """Fail what is left, when the connections are closed; return how many records that were."""
-        return self._completion.abort(error)
+        aborted = self._completion.abort(error)
+        if self._transactions is not None:
+            self._transactions.end_life(error)
+        return aborted
 
-    def _step_producer_id(self, manager: TransactionManager, now_ms: int) -> int:
+    def say_goodbye(self, now_ms: int) -> None:
+        """Let a broker that gets metrics have the last of them, where it takes them at once."""
+        telemetry = self._telemetry
+        deadline_ms = now_ms + _GOODBYE_MS
+        if telemetry is not None and telemetry.say_goodbye(now_ms):
+            while telemetry.is_under_way and now_ms < deadline_ms:
+                self._wire.client.poll(deadline_ms - now_ms, now_ms)
+                now_ms = self._completion.clock.now_ms()
+
+    def _step_own_requests(self, manager: TransactionManager, now_ms: int) -> int:
         """See to what keeps batches from being numbered as they come; return how long the poll may wait, in ms."""
+        if self._steps is not None:
+            return self._steps.step(now_ms)
         if manager.fatal_error is not None:
             if self._accumulator.has_undrained():
                 self._completion.abort(manager.fatal_error, only_undrained=True)
             return NEVER_MS
         manager.settle()
-        # Without any record the producer stays silent: making one touches no network.
-        if not manager.needs_producer_id or not self._accumulator.has_incomplete():
+        if not manager.needs_producer_id:
             return NEVER_MS
-        assert self._producer_id_request is not None, "made with the manager"
-        return self._producer_id_request.step(now_ms)
+        assert self._own_requests is not None, "made with the manager"
+        return self._own_requests.step(now_ms)
 
     def _send_producer_data(self, now_ms: int) -> int:
         """Send what is ready; return how long the poll may wait, in ms."""
@@ -185,7 +215,9 @@ class Sender:
         if self._metadata.refusals:
             for refusal in self._metadata.take_refusals():
                 self._completion.refuse(refusal)
-        timeout_ms = NEVER_MS if manager is None or manager.is_undisturbed else self._step_producer_id(manager, now_ms)
+                if self._own_requests is not None:
+                    self._own_requests.refuse(refusal)
+        timeout_ms = NEVER_MS if manager is None or manager.is_undisturbed else self._step_own_requests(manager, now_ms)
         cluster = self._metadata.cluster
         check = self._accumulator.ready(cluster, now_ms)
         while check.expired:
@@ -193,7 +225,7 @@ class Sender:
                 self._completion.expire(batch, now_ms)
             if manager is not None and not manager.is_undisturbed:
                 # What waited for their fate goes now: nothing else ends the poll.
-                timeout_ms = min(timeout_ms, self._step_producer_id(manager, now_ms))
+                timeout_ms = min(timeout_ms, self._step_own_requests(manager, now_ms))
             check = self._accumulator.ready(cluster, now_ms)
         if self._partition_load is not None:
             self._partition_load.report(cluster)
@@ -212,41 +244,67 @@ class Sender:
                 nodes.append(node)
             else:
                 timeout_ms = min(timeout_ms, client.poll_delay_ms(node, now_ms))
+                self._held_up.note(node.node_id, client.held_up_by(node.node_id, now_ms), now_ms)
         next_check_ms = check.next_ready_check_delay_ms
         is_changed = bool(nodes) and next_check_ms != NEVER_MS  # what was to linger or to back off may be gone
+        is_first = True
         while nodes:
             # One request holds one batch of a partition. Several rounds fill the connection up to its limit in one
-            # turn; what stays behind waits for an answer, and the answer ends the poll.
+            # turn; what stays behind waits for an answer, and the answer ends the poll. The first takes along what
+            # lingers, the others only what is due: requests of nearly empty batches cost as much as full ones.
             drained = []
+            began_ms = self._completion.clock.now_ms() if self._compresses else 0
             for node in nodes:
                 batches, has_more = self._accumulator.drain(
-                    node.node_id, check.partitions[node.node_id], self._max_request_size_bytes, now_ms)
+                    node.node_id, check.partitions[node.node_id], self._max_request_size_bytes, now_ms,
+                    only_due=not is_first)
                 drained.append((node, batches, has_more))
-            nodes = []
+            codec_ms = self._count_codec(began_ms) if self._compresses else 0
+            nodes, is_first = [], False
             for node, batches, has_more in drained:
                 if batches:
-                    self._send(node.node_id, batches, cluster, now_ms)
+                    self._send(node.node_id, batches, cluster, now_ms, codec_ms // len(drained))
                 is_changed |= has_more
-                if has_more and client.ready(node, now_ms):
-                    nodes.append(node)
+                if has_more:
+                    if client.ready(node, now_ms):
+                        nodes.append(node)
+                    else:
+                        self._held_up.note(node.node_id, client.held_up_by(node.node_id, now_ms), now_ms)
         if is_changed:
             next_check_ms = self._accumulator.ready(cluster, now_ms).next_ready_check_delay_ms
         return min(timeout_ms, next_check_ms, check.next_expiry_delay_ms)
 
-    def _send(self, node_id: int, batches: Sequence[ProducerBatch], cluster: Cluster, now_ms: int) -> None:
+    def _count_codec(self, began_ms: int) -> int:
+        now_ms = self._completion.clock.now_ms()
+        if now_ms > began_ms:
+            self._registry.producer.codec_ms_total += now_ms - began_ms
+            self._registry.ledger.sender.note(CODEC, began_ms, now_ms)
+        return now_ms - began_ms
+
+    def _send(self, node_id: int, batches: Sequence[ProducerBatch], cluster: Cluster, now_ms: int,
+              codec_ms: int) -> None:
+        counted = self._registry.producer
         by_partition: BatchesByPartition = {}
         size_bytes = 0
         for batch in batches:
             move(batch, BatchState.ON_WIRE)
-            size_bytes += batch.size_bytes
+            batch_bytes = batch.size_bytes
+            size_bytes += batch_bytes
+            if batch_bytes > counted.batch_size_max:
+                counted.batch_size_max = batch_bytes
             by_partition[batch.topic_partition] = batch
-        totals = self._metrics.totals
-        totals["request-total"] += 1
-        totals["batch-total"] += len(batches)
-        totals["batch-bytes-total"] += size_bytes
-        request = produce_request(batches, cluster, acks=self._acks, timeout_ms=self._request_timeout_ms)
+        counted.request_total += 1
+        counted.batch_total += len(batches)
+        counted.batch_bytes_total += size_bytes
+        transactions = self._transactions
+        request = produce_request(
+            batches, cluster, acks=self._acks, timeout_ms=self._request_timeout_ms,
+            transactional_id=None if transactions is None else transactions.transactional_id,
+            highest_version=None if transactions is None or transactions.is_v2 else LAST_VERSION_BEFORE_TRANSACTIONS_V2)
         self._wire.client.send(ClientRequest(
             node_id, ApiKeys.PRODUCE, request.build, expect_response=self._acks != 0,
             timeout_ms=self._request_timeout_ms,
+            record_count=0 if self._acks else sum(batch.record_count for batch in batches),
             on_complete=partial(self._completion.on_response, batches=by_partition, topic_names=request.topic_names),
             max_version=request.max_version, created_ms=now_ms), now_ms)
+        self._registry.ledger.on_sent(self._registry.node(node_id), batches, now_ms, codec_ms)

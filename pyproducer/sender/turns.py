@@ -13,18 +13,12 @@ foresee; below Exception it is logged and lost, or fails the record. The usual c
 An error of our own, no memory for one, is not the record's outcome: it is logged as the thread's are, and the caller
 waits on.
 
-An event loop whose tasks wait must not sleep in a step. It takes two: one that sends, and another when its own select
-says that there is something to read (loop_watch.py). Between them the role is free: where the answer takes longer than
-two looks of the thread, that takes the role back, and hears it.
-
-    event loop      await: one step, sends .... its other work .... readable: one step, to the answer -> the task
-
 What a caller's step never does: connect, look names up, run a callback (the thread tells what has one), work for
 others. Whatever ends it, an exception from outside included, the role comes back (hotpath's Role), and the thread,
 which is rung, goes on from the state that each batch is in; after an exception it recovers first.
 
 Road:    result() -> [turns] -> Sender.run_once
-Thread:  `take` and `on_opened` are the callers', `take_in_loop` an event loop's; `stand_aside` is the sender thread's.
+Thread:  `take` and `on_opened` are the callers'; `stand_aside` is the sender thread's.
 Source:  ours (Java always hands over).
 """
 
@@ -32,7 +26,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from pyproducer.accumulator.batch_state import BatchState
 from pyproducer.accumulator.life import Life
@@ -40,12 +34,11 @@ from pyproducer.accumulator.produce_result import ProduceRequestResult
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.clock import NEVER_MS, Clock
-from pyproducer.common.loop_inbox import LoopInbox
+from pyproducer.common.sender_log import SenderLog, has_kept, sender_log, write_kept
 from pyproducer.common.threads import only_ctrl_c_comes
 from pyproducer.network.wakeup import Wakeup
-from pyproducer.sender.loop_watch import LoopWatch
 
-_LOG = logging.getLogger("pyproducer")
+_LOG: SenderLog = sender_log("pyproducer")
 # A batch that was opened while the thread stands aside waits so long for its caller to come back and take the step;
 # then, or at the next look where callers took steps meanwhile, the thread sends it.
 LOOK_S = 0.002
@@ -53,8 +46,6 @@ LOOK_S = 0.002
 ASIDE_MS = 20
 # Of a batch with more records somebody is more likely to have a callback than to wait alone.
 _MOST_RECORDS = 16
-# What an event loop sends itself does not hold it up: so much is compressed and written in a fraction of a ms.
-_MOST_BYTES = 16_384
 
 
 class SteppedSender(Protocol):
@@ -68,12 +59,6 @@ class SteppedSender(Protocol):
 
     def can_send_at_once(self, batch: ProducerBatch, now_ms: int) -> bool:
         """Whether a turn would send it: its leader is connected, and nothing else comes first."""
-
-    def send_at_once(self, now_ms: int) -> None:
-        """Send it, and wait for nothing."""
-
-    def hear(self, now_ms: int) -> bool:
-        """Take what brokers have answered, and send nothing; whether that ended a request."""
 
 
 class Resting(Protocol):
@@ -92,13 +77,11 @@ class SenderTurns:
         clock: For the time, and where the thread stands aside.
         wakeup: Ends the sleep of whoever polls.
         freeze: Told when a turn is over.
-        watch: Tells an event loop of answers.
         is_safe_here: Whether nothing from outside can be mistaken for something else in the current thread.
     """
 
     def __init__(self, sender: SteppedSender, accumulator: RecordAccumulator, life: Life, clock: Clock,
-                 wakeup: Wakeup, freeze: Resting, watch: LoopWatch,
-                 is_safe_here: Callable[[], bool] = only_ctrl_c_comes) -> None:
+                 wakeup: Wakeup, freeze: Resting, is_safe_here: Callable[[], bool] = only_ctrl_c_comes) -> None:
         self._sender = sender
         self._accumulator = accumulator
         self._life = life
@@ -106,7 +89,6 @@ class SenderTurns:
         self._clock = clock
         self._wakeup = wakeup
         self._freeze = freeze
-        self._watch = watch
         self.is_safe_here = is_safe_here
         self._somebody_waited = False
         # After a step that was not for a caller the next is none either: there are several, or they have callbacks.
@@ -140,84 +122,8 @@ class SenderTurns:
             finally:
                 if self._life.is_forked and not outcome.is_set:  # by a signal's handler, and this is the child
                     self._life.ensure_may_wait("result()")
-
-    # The event loop that sends; see loop_watch.py.
-
-    def wake_loop(self) -> None:
-        """Wake it for what the sender thread has told it in this turn. From that thread."""
-        inbox = self._life.loop_inbox
-        if inbox is not None:
-            inbox.let_go()
-
-    def take_in_loop(self, outcome: ProduceRequestResult) -> None:
-        """Tasks of an event loop wait for a record: let it take a step if the role is free. From that loop.
-
-        Raises:
-            BaseException: Ctrl-C. The record is still on its way.
-        """
-        if outcome.is_set:
-            return
-        inbox = self._life.loop_inbox
-        if inbox is None or not self.is_safe_here():
-            self._role.ring()
-            return
-        batch = self._accumulator.only_batch()
-        if batch is None or batch.result is not outcome or batch.open.record_count > _MOST_RECORDS:
-            self._role.ring()  # many tasks wait: the thread, which does not stand aside for them, sends beside them
-            return
-        self._somebody_waited = True
-        if self._role.is_free and self._watch.is_possible:
-            self._run_in_loop(inbox, self._send_step, batch)
-        else:
-            self._role.ring()
-
-    def _hear_in_loop(self, inbox: LoopInbox) -> None:
-        """A broker answered: let the loop take the answer, if the sender's thread does not."""
-        if self._role.is_free and not self._role.is_called:
-            self._run_in_loop(inbox, self._hear_step, None)
-            inbox.drain()  # this is a callback of the loop's, as the one that would do it else
-        else:
-            self._watch.rest()
-
-    def _run_in_loop(self, inbox: LoopInbox, step: Callable[[Any, Any], bool], batch: ProducerBatch | None) -> None:
-        try:
-            inbox.expect()
-            self._role.run(step, batch, inbox)
-        except Exception:
-            if not self._life.is_forked:
-                _LOG.exception("Uncaught error in a turn of an event loop whose tasks wait for records; the sender "
-                               "thread goes on with it")
-
-    def _send_step(self, batch: ProducerBatch, inbox: LoopInbox) -> bool:
-        """Send a batch; whether the thread has nothing to do: an answer is heard by the loop."""
-        self._wakeup.acknowledge()
-        now_ms = self._clock.now_ms()
-        if (self._accumulator.only_batch() is batch and batch.size_bytes <= _MOST_BYTES
-                and self._is_for_caller(batch, now_ms) and self._watch.begin(inbox, self._hear_in_loop)):
-            self._sender.send_at_once(now_ms)
-            now_ms = self._freeze.rested_ms = self._clock.now_ms()
-        return self._is_in_hand(now_ms)
-
-    def _hear_step(self, _batch: None, _inbox: LoopInbox) -> bool:
-        """Take an answer; whether the thread has nothing to do.
-
-        Where none was there the thread comes: what made the descriptor readable may be no step's to take away. The loop
-        would be told of it again and again, and its steps would keep the thread from coming back.
-        """
-        self._wakeup.acknowledge()
-        if not self._life.is_open or not self._sender.hear(self._clock.now_ms()):
-            return False
-        now_ms = self._freeze.rested_ms = self._clock.now_ms()
-        return self._is_in_hand(now_ms)
-
-    def _is_in_hand(self, now_ms: int) -> bool:
-        """Whether there is nothing, or one batch that waits for its answer, which the loop will hear."""
-        batch = self._accumulator.only_batch()
-        is_in_hand = (self._has_nothing() if batch is None else
-                      batch.state is BatchState.ON_WIRE and not batch.result.is_set) and self._life.is_open
-        if not is_in_hand:
-            self._served_until_ms = now_ms + ASIDE_MS
-        return is_in_hand
+                if has_kept():
+                    write_kept()  # the role is given back: who waits for a handler's lock here holds nobody up
 
     def _has_nothing(self) -> bool:
         return not self._accumulator.batches() and not self._accumulator.waiting.has_any()
@@ -260,8 +166,6 @@ class SenderTurns:
         """Let callers take their steps, while they come; return with the role."""
         if not (self._somebody_waited and (now_ms := self._clock.now_ms()) >= self._served_until_ms
                 and self._may_stand_aside()):
-            if self._life.loop_inbox is not None:
-                self.wake_loop()
             return
         self._somebody_waited = False  # not above: he whose record is not done waits in the next turn, too
         self._freeze.rested_ms = now_ms
@@ -271,7 +175,6 @@ class SenderTurns:
         role.stand_aside(bell)
         # What was put down before the role was free rang nobody.
         is_needed = self._wakeup.is_requested or not self._may_stand_aside()
-        self.wake_loop()  # after that look: the loop may take a step at once, and what it sends needs nobody
         is_slow = False  # the caller at work was so at the last look, too: his broker takes its time
         while not (is_needed and role.take_back()):
             role.rings_at_end = is_slow

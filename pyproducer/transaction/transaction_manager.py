@@ -1,21 +1,24 @@
 """Producer id and epoch: whose the sequence numbers are that make retries neither duplicate nor reorder records.
 
-The numbers themselves are each partition's (accumulator/partition_sequence.py, with the table of their states).
+The numbers themselves are each partition's (accumulator/partition_sequence.py, with the table of their states); the
+transactions of a producer that has a transactional id are transactions.py's.
 
 Road:    beside it: drain asks whether there is an id, the sender's turn begins epochs
 Thread:  sender thread only; no sockets, no clock.
-Source:  Java TransactionManager (4.1), its idempotent half; KIP-98, KIP-360 (epoch bump instead of death).
+Source:  Java TransactionManager (4.1); KIP-98, KIP-360 (epoch bump instead of death).
 """
 
 from __future__ import annotations
 
-import logging
 from typing import NamedTuple, Protocol
 
+from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError
+from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.record.layout import MAX_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from pyproducer.transaction.transactions import Transactions
 
-log: logging.Logger = logging.getLogger(__name__)
+log: SenderLog = sender_log(__name__)
 
 SILENCE_LIMIT_MS = 300_000
 """For so long a broker is taken to know a producer that it has heard of: far below producer.id.expiration.ms (a day),
@@ -61,7 +64,13 @@ class DisturbedSequence(Protocol):
 class TransactionManager:
     """The idempotent producer's state; one for each producer with enable.idempotence.
 
+    Args:
+        silence_limit_ms: See the attribute.
+        id_expiration_ms: producer.id.expiration.ms of the brokers.
+        transactions: See the attribute.
+
     Attributes:
+        transactions: The transactional half; None without a transactional id.
         producer_id_and_epoch: Of what is numbered from now on; written by `_become` alone.
         fatal_error: Why nothing is sent any more.
         has_producer_id: Whether there is an id to send with.
@@ -70,7 +79,9 @@ class TransactionManager:
         memory_ms: How long a broker surely knows a batch again that it has stored, if it stores nothing else of us.
     """
 
-    def __init__(self, silence_limit_ms: int | None = None, id_expiration_ms: int | None = None) -> None:
+    def __init__(self, silence_limit_ms: int | None = None, id_expiration_ms: int | None = None,
+                 transactions: Transactions | None = None) -> None:
+        self.transactions: Transactions | None = transactions
         self.producer_id_and_epoch: ProducerIdAndEpoch = NONE
         self.fatal_error: KafkaError | None = None
         self.has_producer_id: bool = False
@@ -83,8 +94,8 @@ class TransactionManager:
 
     @property
     def is_undisturbed(self) -> bool:
-        """Whether there is an id, and no batch's fate that others wait for."""
-        return self.has_producer_id and not self.disturbed
+        """Whether there is an id, no batch's fate that others wait for, and no transaction that may want something."""
+        return self.has_producer_id and not self.disturbed and self.transactions is None
 
     @property
     def needs_producer_id(self) -> bool:
@@ -97,9 +108,13 @@ class TransactionManager:
         log.info("Producer id set to %d with epoch %d", producer_id, epoch)
 
     def on_fatal_error(self, error: KafkaError) -> None:
-        """Stop: the broker refuses to give this producer an id, or fenced it. Batches are failed by the sender."""
+        """Stop: the broker refuses to give this producer an id. Batches are failed by the sender."""
         self.fatal_error = error
         self.has_producer_id = False
+
+    def forget_producer_id(self) -> None:
+        """Have no id: another transactional id asks for its own."""
+        self._become(NONE)
 
     def _become(self, producer_id_and_epoch: ProducerIdAndEpoch) -> None:
         self.producer_id_and_epoch = producer_id_and_epoch
@@ -113,6 +128,24 @@ class TransactionManager:
         """
         return max(0, min(self.silence_limit_ms, self.memory_ms - newest_timestamp_age_ms))
 
+    # Transactions.
+
+    @property
+    def is_sure_of_first(self) -> bool:
+        """Whether a broker takes no other number than 0 as the first one of an epoch, whatever it knows (KIP-890)."""
+        return self.transactions is not None and self.transactions.is_v2
+
+    def on_numbered(self, topic_partition: TopicPartition) -> None:
+        """A batch of a partition gets numbers. Since Transactions V2 it brings the partition into the transaction."""
+        if self.transactions is not None:
+            self.transactions.on_numbered(topic_partition)
+
+    def on_disturbed(self, sequence: DisturbedSequence) -> None:
+        """Nothing new is numbered in a partition: of a transaction that is the end, for no epoch begins within one."""
+        self.disturbed[sequence] = None
+        if self.transactions is not None:
+            self.transactions.on_disturbed(f"the sequence numbers of a partition do not go on: {sequence!r}")
+
     # Epochs.
 
     def settle(self) -> None:
@@ -120,7 +153,8 @@ class TransactionManager:
 
         The epoch is raised by the client itself, as Java does for a producer that has no transactional id: a broker
         accepts a higher epoch of a known id when its first sequence number is 0. After the last epoch, a new id. One
-        epoch serves all partitions that are due, and those that meet a newer one than theirs need no other.
+        epoch serves all partitions that are due, and those that meet a newer one than theirs need no other. With a
+        transactional id its coordinator alone gives epochs, and they begin when one came.
 
         Source: Java TransactionManager.bumpIdempotentEpochAndResetIdIfNeeded (4.1).
         """
@@ -132,6 +166,8 @@ class TransactionManager:
                 due.append(sequence)
             elif not sequence.is_disturbed:
                 del self.disturbed[sequence]
+        if self.transactions is not None:
+            due = [sequence for sequence in due if sequence.owner != self.producer_id_and_epoch]
         if not due or not self.has_producer_id:
             return
         producer_id, epoch = self.producer_id_and_epoch

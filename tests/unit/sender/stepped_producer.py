@@ -15,20 +15,26 @@ from pyproducer.client.request import ClientRequest
 from pyproducer.client.wire import Wire
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.cluster import Node
-from pyproducer.common.metrics import Metrics
-from pyproducer.hotpath import FutureRecordMetadata, record_size_upper_bound
+from pyproducer.hotpath import FutureRecordMetadata
+from pyproducer.observe.catalog import PARTITION
+from pyproducer.observe.registry import Registry
+from pyproducer.producer.metrics import metrics_of
+from pyproducer.producer.wiring import request_kinds
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.compression import compressor_for
 from pyproducer.sender.completion import Completion
 from pyproducer.sender.freeze import Freeze
 from pyproducer.sender.partition_load import PartitionLoad, UpdateLoad
-from pyproducer.sender.producer_id_request import ProducerIdRequest
+from pyproducer.sender.requests.coordinators import Coordinators
+from pyproducer.sender.requests.own_requests import OwnRequests
 from pyproducer.sender.sender import Sender
 from pyproducer.transaction.transaction_manager import TransactionManager
+from pyproducer.transaction.transactions import Transactions
 from tests.support.clock import ManualClock
 from tests.support.mock_client import MockClient, MockWakeup
 from tests.support.rooms import make_room
+from tests.support.serialized import append, record_of
 
 NODE = Node(1, "127.0.0.1", 9092)
 TOPIC_ID = uuid.UUID(int=77)
@@ -59,10 +65,10 @@ class SteppedProducer:
     def __init__(self, *, idempotent: bool = True, acks: int = -1, batch_size: int = 120, retries: int = 2**31 - 1,
                  max_in_flight: int = 5, linger: int = 0, version: int = 12, delivery_timeout: int = 2000,
                  partitions: int = 2, update_load: UpdateLoad | None = None, memory: int = MEMORY,
-                 clock: ManualClock | None = None, **room: Any) -> None:
+                 clock: ManualClock | None = None, transactional_id: str | None = None, **room: Any) -> None:
         self.clock = clock or ManualClock()
-        self.metrics = Metrics()
-        self.metrics.gauge("record-send-total", lambda: self.life.tally.stored_count)
+        self.registry = Registry()
+        self.registry.gauge("record-send-total", "", lambda: self.life.tally.stored_count)
         self.told: list[tuple[Any, int | None, BaseException | None]] = []
         backoff = ExponentialBackoff(100, 1000, jitter=0)
         self.clients: list[MockClient] = []  # the present one is the last
@@ -83,29 +89,36 @@ class SteppedProducer:
         self.metadata.update(metadata_response(partitions), 13, 0)
         self.life = Life("c", self.clock)
         self.pool = BufferPool(memory, self.clock, self.life, count_held=lambda: self.accumulator.count_held())
-        self.manager = TransactionManager() if idempotent else None
+        self.transactions = None if transactional_id is None else Transactions(
+            transactional_id, timeout_ms=60_000, clock=self.clock)
+        self.manager = TransactionManager(transactions=self.transactions) if idempotent else None
         self.accumulator = RecordAccumulator(
             batch_size_bytes=batch_size, linger_ms=linger, delivery_timeout_ms=delivery_timeout, pool=self.pool,
             compressor=compressor_for("none", None), retry_backoff=backoff, clock=self.clock,
-            life=self.life, sends_one_at_a_time=max_in_flight == 1, transaction_manager=self.manager)
+            life=self.life, sends_one_at_a_time=max_in_flight == 1, transaction_manager=self.manager,
+            ledger=self.registry.ledger)
         self.completion = Completion(accumulator=self.accumulator, metadata=self.metadata,
                                      transaction_manager=self.manager, retries=retries,
-                                     delivery_timeout_ms=delivery_timeout, metrics=self.metrics, clock=self.clock)
-        producer_id_request = None if self.manager is None else ProducerIdRequest(
-            wire=self.wire, metadata=self.metadata, transaction_manager=self.manager, request_timeout_ms=500,
-            retry_backoff=backoff)
+                                     delivery_timeout_ms=delivery_timeout, registry=self.registry, clock=self.clock)
+        self.coordinators = Coordinators()
+        own_requests = None if self.manager is None else OwnRequests(
+            wire=self.wire, kinds=request_kinds(self.wire, self.metadata, self.manager, self.accumulator),
+            coordinators=self.coordinators, request_timeout_ms=500, retry_backoff=backoff)
         self.room = make_room(self.metadata, self.accumulator, clock=self.clock, life=self.life, **{
             "batch_size_bytes": batch_size, "delivery_timeout_ms": delivery_timeout, "max_block_ms": 1000,
-            "wakeup_sender": self.wire.wakeup, **room})
-        self.freeze = Freeze(self.wire, self.metadata, self.accumulator, self.clock, 500)
+            "wakeup_sender": self.wire.wakeup, "on_failed": self.completion.on_failed, **room})
+        self.freeze = Freeze(self.wire, self.metadata, self.accumulator, self.clock, 500, delivery_timeout)
         self.sender = Sender(wire=self.wire, metadata=self.metadata, accumulator=self.accumulator,
                              completion=self.completion,
-                             producer_id_request=producer_id_request, transaction_manager=self.manager, acks=acks,
+                             own_requests=own_requests, transaction_manager=self.manager, acks=acks,
                              max_request_size_bytes=1_000_000, request_timeout_ms=500,
-                             metrics=self.metrics,
+                             registry=self.registry,
                              partition_load=update_load and PartitionLoad(self.accumulator, update_load),
                              waiting_room=self.room, tally=self.life.tally,
-                             freeze=self.freeze, life=self.life)
+                             freeze=self.freeze, life=self.life, delivery_timeout_ms=delivery_timeout)
+        if self.transactions is not None:
+            self.transactions.wakeup = self.wire.wakeup
+            self.life.on_not_taken = self.transactions.on_failed
 
     @property
     def client(self) -> MockClient:
@@ -116,15 +129,13 @@ class SteppedProducer:
 
     def append(self, partition: int = 0, value: bytes = b"v" * 40,
                on_completion: Callable[[Any, BaseException | None], object] | None = None) -> FutureRecordMetadata:
-        return self.accumulator.append("t", partition, RECORD_TIMESTAMP, None, value, (), on_completion,
-                                       record_size_upper_bound(None, value, ()), 0).future
+        return append(self.accumulator, "t", partition, RECORD_TIMESTAMP, value, on_completion=on_completion).future
 
     def enter(self, value: bytes = b"v", topic: str = "u", partition: int | None = None, *, key: bytes | None = None,
               on_completion: Callable[[Any, BaseException | None], object] | None = None, max_block_ms: int = 1000
               ) -> FutureRecordMetadata:
         """Let a record wait in the room; fails the test when it need not."""
-        future = self.room.enter(topic, partition, 1000, key, key, value, value, (), on_completion,
-                                 record_size_upper_bound(key, value, ()), max_block_ms)
+        future = self.room.enter(record_of(topic, partition, 1000, value, key, on_completion), max_block_ms)
         assert future is not None, "nothing is in its way"
         return future
 
@@ -233,4 +244,6 @@ class SteppedProducer:
 
     def total(self, name: str) -> float:
         """A metric; 0 when nothing was counted."""
-        return self.metrics.snapshot().get(name, 0)
+        """Return a number of the whole producer, or of a node under the name that metrics() gives it."""
+        self.registry.table(PARTITION, list)
+        return metrics_of(self.registry, self.clock.now_ms()).get(name, 0)

@@ -26,6 +26,7 @@ from pyproducer.common.errors import (
     UnsupportedVersionError,
 )
 from pyproducer.protocol.apis import ApiKeys
+from tests.support.serialized import append
 from tests.unit.sender.stepped_producer import RECORD_TIMESTAMP, TOPIC_ID, SteppedProducer, metadata_response
 
 LARGE = 1000  # a batch of this size takes all records of a test
@@ -97,7 +98,7 @@ def test_success_when_a_retry_is_answered_with_the_batchs_own_time_then_that_is_
     producer = started()
     future = producer.append()
     later = RECORD_TIMESTAMP + 1000
-    producer.accumulator.append("t", 0, later, None, b"later", (), None, 87, 0)
+    append(producer.accumulator, "t", 0, later, b"later")
     producer.turn()
     producer.lose()
     producer.turn(advance=100)
@@ -888,7 +889,7 @@ def test_topic_ids_when_metadata_has_others_by_now_then_those_of_the_request_say
     producer = plain(version=13)
     producer.metadata.add("u", 0)
     producer.metadata.update(two_topics(1, 2), 13, 0)
-    futures = [producer.accumulator.append(topic, 0, 1000, None, b"v", (), None, 83, 0).future for topic in "tu"]
+    futures = [append(producer.accumulator, topic, 0, 1000, b"v").future for topic in "tu"]
     producer.turn()
     (request,) = producer.client.in_flight
     body = producer.produce_body(base_offset=3)

@@ -9,10 +9,10 @@ import pytest
 
 from pyproducer.accumulator.partition_sequence import PartitionSequence, SequenceState
 from pyproducer.common.error_codes import ErrorCode
-from pyproducer.hotpath import record_size_upper_bound
 from tests.simulation.model_batch import ProducedBatch
 from tests.simulation.model_log import KAFKA_4_1, ModelPartition
 from tests.support.mock_client import MockClient
+from tests.support.serialized import append
 from tests.unit.sender.stepped_producer import SteppedProducer
 
 DAY_MS = 86_400_000
@@ -229,8 +229,7 @@ def test_numbers_when_old_timestamps_are_on_their_way_then_nothing_goes_behind_t
     producer.start()
     for name, age_ms in (("old", 2 * DAY_MS), ("next", 0), ("third", 0)):
         value = name.encode()
-        producer.accumulator.append("t", 0, producer.clock.timestamp_ms() - age_ms, None, value, (), None,
-                                    record_size_upper_bound(None, value, ()), 0)
+        append(producer.accumulator, "t", 0, producer.clock.timestamp_ms() - age_ms, value)
     producer.turn()
     assert producer.sequences_on_wire() == [(0, 1)]
 

@@ -103,6 +103,18 @@ def test_callback_when_it_took_long_then_it_is_told_once_and_the_client_stays() 
     assert producer.client.moved_ms == GAP_MS
 
 
+@pytest.mark.parametrize(("between_ms", "moved_ms"), [(DELIVERY_MS, GAP_MS), (DELIVERY_MS + 1, 2 * GAP_MS)])
+def test_callback_when_it_took_long_again_within_the_delivery_timeout_then_no_deadline_moves(
+        between_ms: int, moved_ms: int) -> None:
+    producer = SteppedProducer()
+    freeze = producer.freeze
+    freeze.on_pause(GAP_MS, 100_000, False)
+    freeze.on_pause(GAP_MS, 100_000 + between_ms, False)
+    assert producer.client.moved_ms == moved_ms
+    freeze.on_pause(GAP_MS, 100_000 + between_ms, True)
+    assert producer.client.moved_ms == moved_ms + GAP_MS
+
+
 @pytest.mark.parametrize(("gap_ms", "clients"), [(1000, 1), (1001, 2)])
 def test_rest_when_it_was_longer_than_anybody_meant_then_the_client_is_made_anew_once(
         gap_ms: int, clients: int) -> None:

@@ -52,6 +52,43 @@ def test_close_when_records_are_left_then_they_are_sent_before_the_connections_a
         producer.append()
 
 
+def test_close_when_acks_is_0_then_the_thread_ends_when_brokers_have_what_was_written() -> None:
+    """A close that cuts off an answer under way has the system throw away what it has not sent."""
+    producer = SteppedProducer(idempotent=False, acks=0)
+    producer.append_told("a")
+    producer.client.confirmation_ms = 20_000
+    waits: list[int] = []
+
+    def poll() -> None:
+        while producer.client.in_flight:
+            producer.client.answer(None)
+        waits.append(producer.client.poll_timeouts[-1])
+        if len(waits) == 4:
+            producer.client.confirmation_ms = 0
+
+    producer.client.on_poll = poll
+    thread = Thread(producer)
+    thread.run_to_the_end()
+    assert producer.told_names() == ["a"]
+    assert len(waits) == 4
+    assert 0 < waits[-1] <= 20_000, "it sleeps meanwhile"
+    assert thread.life.state is LifeState.CLOSED
+
+
+def test_close_when_acks_is_0_and_its_time_is_over_then_the_thread_ends() -> None:
+    producer = SteppedProducer(idempotent=False, acks=0)
+    producer.client.confirmation_ms = 20_000
+
+    def sleep() -> None:
+        producer.clock.advance(producer.client.poll_timeouts[-1])
+
+    producer.client.on_poll = sleep
+    thread = Thread(producer)
+    thread.run_to_the_end(5)
+    assert max(producer.client.poll_timeouts) <= 5_000
+    assert thread.life.state is LifeState.CLOSED
+
+
 def test_close_when_a_turn_raises_then_the_thread_goes_on_with_the_next(caplog: pytest.LogCaptureFixture) -> None:
     producer = SteppedProducer(idempotent=False)
     producer.append_told("a")
@@ -81,6 +118,9 @@ def test_turns_when_ten_in_a_row_raise_then_the_producer_is_dead_however_many_di
     class Failing:
         """Nine turns raise, then one or more do well, and from then on each raises."""
 
+        def say_goodbye(self, now_ms: int) -> None:
+            pass
+
         def run_once(self, now_ms: int, longest_wait_ms: int = 0) -> None:
             is_good = 9 <= len(turns) < 9 + good_turns
             turns.append("good" if is_good else "bad")
@@ -91,6 +131,9 @@ def test_turns_when_ten_in_a_row_raise_then_the_producer_is_dead_however_many_di
             """Nothing is on its way."""
 
         def abort(self, error: KafkaError) -> int:
+            return 0
+
+        def ms_to_go_on(self, now_ms: int) -> int:
             return 0
 
     class Hasty(ManualClock):

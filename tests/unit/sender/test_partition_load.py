@@ -6,6 +6,7 @@ import uuid
 from typing import Any
 
 from pyproducer.sender.partition_load import PartitionLoad
+from tests.support.serialized import append
 from tests.unit.sender.stepped_producer import SteppedProducer, metadata_response
 
 
@@ -42,7 +43,7 @@ def test_report_when_queues_differ_then_tells_the_batches_of_each() -> None:
 
 def test_report_when_a_topic_is_not_known_or_not_used_up_then_the_others_are_still_told_of() -> None:
     reports = Reports()
-    reports.producer.accumulator.append("unknown", 0, 1000, None, b"v", (), None, 83, 0)
+    append(reports.producer.accumulator, "unknown", 0, 1000, b"v")
     reports.producer.append(0)
     reports.producer.append(1)
     assert reports.report() == ("t", [1, 1], [0, 1], 2, [0, 0])

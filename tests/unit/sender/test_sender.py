@@ -27,7 +27,7 @@ def test_a_record_goes_out_after_the_producer_id_and_comes_back_as_metadata():
     producer.answer_all(base_offset=33)
     assert future.result(0) == ("t", 1, 33, RECORD_TIMESTAMP, -1, 40)
     assert producer.pool.available_bytes == 1_000_000
-    assert producer.metrics.snapshot()["record-send-total"] == 2
+    assert producer.registry.of_producer(0)["record-send-total"] == 2
 
 
 def test_without_records_the_sender_asks_for_no_producer_id():
@@ -246,7 +246,7 @@ def test_leader_when_there_is_none_while_records_wait_then_metadata_is_asked_for
 def test_poll_when_what_lingered_went_along_with_a_full_batch_then_it_does_not_end_with_that_linger() -> None:
     """The turn looked before it sent: it woke up for a batch that was on the wire, after each request."""
     producer = SteppedProducer(linger=50, idempotent=False)
-    for partition in (0, 0, 1):
-        producer.append(partition)
+    producer.append(0, b"v" * 80)  # more than batch.size
+    producer.append(1)
     assert producer.turn() == 2000  # delivery.timeout.ms
-    assert sorted(partition for partition, *_ in producer.batches_on_wire()) == [0, 0, 1]
+    assert sorted(partition for partition, *_ in producer.batches_on_wire()) == [0, 1]

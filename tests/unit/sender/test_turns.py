@@ -14,10 +14,8 @@ import pytest
 from pyproducer.accumulator.batch_state import BatchState
 from pyproducer.accumulator.life import LifeState
 from pyproducer.common.errors import ForkedProducerError, IllegalStateError
-from pyproducer.common.loop_inbox import LoopInbox
 from pyproducer.common.waiting import Cell
 from pyproducer.network.wakeup import Wakeup
-from pyproducer.sender.loop_watch import LoopWatch
 from pyproducer.sender.turns import ASIDE_MS, LOOK_S, SenderTurns
 from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
@@ -53,7 +51,7 @@ class Stage:
         self.life = self.producer.life
         self.wakeup = Wakeup()
         self.turns = SenderTurns(self.producer.sender, self.producer.accumulator, self.life, self.clock, self.wakeup,
-                                 self.producer.freeze, LoopWatch(self.producer.wire), is_safe_here=lambda: True)
+                                 self.producer.freeze, is_safe_here=lambda: True)
         self.life.take_turn = self.turns.take
         self.answers = True
         self.producer.client.on_poll = self.answer
@@ -367,7 +365,7 @@ def test_call_when_a_signals_handler_makes_it_in_a_callers_turn_then_it_is_refus
     _, future = stage.steps()
     assert future.done()
     assert len(refused) == 1
-    assert refused[0].startswith(f"{call} was called in the middle of a send() or result() of the same thread")
+    assert refused[0].startswith(f"{call} was called in the middle of another call of this producer")
 
 
 def test_caller_when_a_signals_handler_forks_in_his_turn_then_the_child_is_told(stage: Stage) -> None:
@@ -513,199 +511,3 @@ def test_caller_when_his_wait_ends_the_linger_then_he_takes_the_turn_himself(sta
     stage.aside(send_and_wait)
     assert made[0].offset == 5
     assert stage.life.role.step_count == 1
-
-
-class WatchOfTest:
-    """A LoopWatch whose loop is told when the test says so."""
-
-    is_possible = True
-
-    def __init__(self) -> None:
-        self.is_resting = True
-        self.tell: Callable[[], None] = lambda: pytest.fail("nobody watches")
-
-    def begin(self, inbox: LoopInbox, on_readable: Callable[[LoopInbox], None]) -> bool:
-        self.is_resting = False
-        self.tell = lambda: on_readable(inbox)
-        return True
-
-    def rest(self) -> None:
-        self.is_resting = True
-
-
-@pytest.fixture
-def watch(stage: Stage) -> Iterator[WatchOfTest]:
-    """Of a loop that sends with the stage's producer."""
-    loop = asyncio.new_event_loop()
-    stage.life.loop_inbox = LoopInbox(loop)
-    watch = WatchOfTest()
-    stage.turns._watch = watch  # type: ignore[assignment]
-    stage.producer.client.on_hear = stage.answer
-    yield watch
-    loop.close()
-
-
-def test_loop_when_the_thread_stands_aside_then_one_step_sends_and_one_hears(stage: Stage, watch: WatchOfTest) -> None:
-    stage.producer.client.on_poll = None
-    polls = len(stage.producer.client.poll_timeouts)
-
-    def send_and_hear() -> None:
-        future = stage.producer.append()
-        stage.turns.take_in_loop(future._result)
-        assert stage.producer.client.in_flight
-        assert not future.done()
-        assert stage.life.role.is_free
-        assert not stage.life.role.is_called
-        watch.tell()
-        assert future.result(0).offset == 5
-        assert not stage.life.role.is_called
-
-    stage.aside(send_and_hear)
-    assert stage.life.role.step_count == 2
-    assert len(stage.producer.client.poll_timeouts) == polls, "a loop does not sleep in it"
-
-
-def test_loop_when_the_answer_takes_long_then_the_thread_hears_it(stage: Stage, watch: WatchOfTest) -> None:
-    stage.producer.client.on_poll = None
-    made: list[Any] = []
-
-    def send() -> None:
-        made.append(stage.producer.append())
-        stage.turns.take_in_loop(made[0]._result)
-
-    before_ms = stage.clock.now_ms()
-    stage.aside(send)
-    assert stage.clock.now_ms() - before_ms == 2 * LOOK_S * 1000
-    assert not made[0].done()
-    watch.tell()
-    assert watch.is_resting, "it is not told of what the thread reads"
-    stage.answer()
-    assert made[0].done()
-
-
-@pytest.mark.parametrize("what", ["callback", "second batch", "closing", "many", "large", "not connected"])
-def test_loop_when_the_turn_is_not_for_it_then_the_thread_is_rung(stage: Stage, watch: WatchOfTest, what: str) -> None:
-    def send() -> None:
-        future = stage.producer.append(value=b"v" * (17_000 if what == "large" else 40),
-                                       on_completion=(lambda *_: None) if what == "callback" else None)
-        if what == "second batch":
-            stage.producer.append(partition=1)
-        elif what == "closing":
-            stage.life.begin_closing("the test", None)
-        elif what == "many":
-            batch = stage.producer.accumulator.only_batch()
-            assert batch is not None
-            batch.open.write_limit_bytes = 10_000
-            for _ in range(20):
-                stage.producer.append()
-        elif what == "not connected":
-            stage.producer.client.is_ready_now = False
-        sent = len(stage.producer.client.sent)
-        stage.turns.take_in_loop(future._result)
-        assert stage.life.role.is_called
-        assert len(stage.producer.client.sent) == sent
-
-    stage.aside(send)
-
-
-def test_thread_when_it_told_tasks_then_it_gives_the_role_before_it_wakes_their_loop(
-        stage: Stage, watch: WatchOfTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop took the interpreter at once, its next record found the thread in its turn, and so for ever."""
-    inbox = stage.life.loop_inbox
-    assert inbox is not None
-    was_free: list[bool] = []
-    monkeypatch.setattr(LoopInbox, "_wake", lambda _: was_free.append(stage.life.role.is_free))
-    inbox.hold()
-    inbox.put(lambda: None)
-    assert was_free == []
-    stage.aside()
-    assert was_free == [True]
-    inbox.put(lambda: None)
-    assert was_free == [True, False], "it holds the loop in a turn only"
-
-
-def test_thread_when_the_loop_takes_a_step_as_soon_as_it_is_woken_then_it_stays_aside(
-        stage: Stage, watch: WatchOfTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread looked whether it was needed after it had woken the loop, and took the loop's record for a need."""
-    inbox = stage.life.loop_inbox
-    assert inbox is not None
-    stage.producer.client.on_poll = None
-
-    def send(_: LoopInbox) -> None:
-        stage.turns.take_in_loop(stage.producer.append()._result)
-
-    monkeypatch.setattr(LoopInbox, "_wake", send)
-    inbox.hold()
-    inbox.put(lambda: None)
-    stage.aside(lambda: watch.tell())
-    assert stage.life.role.step_count == 2
-    assert len(stage.clock.waits_s) > 2, "until nobody came for a while"
-
-
-@pytest.mark.parametrize("why", ["nobody waited", "something is on its way"])
-def test_thread_when_it_stays_then_it_wakes_the_loop_at_the_end_of_its_turn(
-        stage: Stage, watch: WatchOfTest, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
-    inbox = stage.life.loop_inbox
-    assert inbox is not None
-    woken: list[int] = []
-    monkeypatch.setattr(LoopInbox, "_wake", lambda _: woken.append(1))
-    if why == "nobody waited":
-        stage.aside()
-        stage.turns._somebody_waited = False
-    else:
-        stage.producer.append()
-    inbox.hold()
-    inbox.put(lambda: None)
-    stage.aside(lambda: pytest.fail("it sleeps"))
-    assert woken == [1]
-
-
-def test_thread_when_it_hears_an_answer_then_the_loop_is_not_woken_before_its_turn_is_over(
-        stage: Stage, watch: WatchOfTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    inbox = stage.life.loop_inbox
-    assert inbox is not None
-    woken: list[int] = []
-    monkeypatch.setattr(LoopInbox, "_wake", lambda _: woken.append(1))
-    future = stage.producer.append()
-    future.add_done_callback(lambda _: inbox.put(lambda: None))
-    stage.producer.turn()
-    assert future.done()
-    assert woken == []
-    stage.turns.wake_loop()
-    assert woken == [1]
-
-
-@pytest.mark.parametrize("why", ["the process was stopped", "nothing was there"])
-def test_loop_when_it_is_told_and_hears_nothing_then_the_thread_comes_and_the_loop_looks_no_more(
-        stage: Stage, watch: WatchOfTest, why: str) -> None:
-    """A process was stopped between a record and its answer: its loop was told of that without end, and took a step of
-    nothing each time; that kept the thread away, which alone makes connections anew. All of a CPU, and no record went.
-    """
-    stage.producer.client.woke_ms = stage.clock.now_ms()
-    stage.producer.client.on_hear = None
-
-    def send() -> None:
-        stage.turns.take_in_loop(stage.producer.append()._result)
-        assert not stage.life.role.is_called, "the loop hears of the answer"
-        if why == "the process was stopped":
-            stage.clock.advance(60_000)
-        watch.tell()
-        assert stage.life.role.is_called
-        watch.tell()
-        assert watch.is_resting
-
-    stage.clock.waits_s.clear()
-    stage.aside(send)
-    assert len(stage.clock.waits_s) == 1, "rung in its first sleep"
-    assert stage.life.role.step_count == 2
-
-
-def test_thread_when_many_tasks_wait_then_it_does_not_stand_aside_for_them(stage: Stage, watch: WatchOfTest) -> None:
-    """A loop sends for one task; of a thousand it would take the turns of the thread, which works beside it."""
-    for partition in (0, 1):
-        stage.turns.take_in_loop(stage.producer.append(partition=partition)._result)
-    stage.turns._somebody_waited = False
-    stage.turns.take_in_loop(stage.producer.append(partition=1)._result)
-    stage.producer.turn()
-    stage.answer()
-    stage.aside(lambda: pytest.fail("it sleeps"))

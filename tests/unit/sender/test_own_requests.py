@@ -14,7 +14,9 @@ from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ApiError, UnsupportedVersionError
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.sender.producer_id_request import ProducerIdRequest
+from pyproducer.sender.requests.coordinators import Coordinators
+from pyproducer.sender.requests.init_producer_id import InitProducerIds
+from pyproducer.sender.requests.own_requests import OwnRequests
 from pyproducer.transaction.transaction_manager import TransactionManager
 from tests.support.clock import ManualClock
 from tests.support.mock_client import MockClient, MockWakeup
@@ -30,8 +32,9 @@ class Parts:
         self.metadata = ProducerMetadata(refresh_backoff=backoff, metadata_max_age_ms=1000, metadata_max_idle_ms=1000,
                                          clock=ManualClock(), bootstrap=[("127.0.0.1", 9092)])
         self.metadata.update(metadata_response(), 13, 0)
-        self.request = ProducerIdRequest(wire=self.wire, metadata=self.metadata, transaction_manager=self.manager,
-                                         request_timeout_ms=500, retry_backoff=backoff)
+        kind = InitProducerIds(self.wire, self.metadata, self.manager, lambda: True)
+        self.request = OwnRequests(wire=self.wire, kinds=[kind], coordinators=Coordinators(), request_timeout_ms=500,
+                                   retry_backoff=backoff)
 
     def answer(self, code: int = 0, producer_id: int = 7, epoch: int = 3, **how: Any) -> None:
         self.client.answer({"throttle_time_ms": 0, "error_code": code, "producer_id": producer_id,

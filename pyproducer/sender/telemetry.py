@@ -1,0 +1,198 @@
+"""Metrics for brokers that ask for them (KIP-714): GetTelemetrySubscriptions, then PushTelemetry again and again.
+
+    ask -> subscribed -> (interval) push -> ... ; an error that says so: ask again; one that forbids it: no more
+
+Nothing is sent to brokers that do not advertise it, which is to say to those without a receiver of metrics.
+
+Road:    registry -> [telemetry] -> NetworkClient
+Thread:  sender thread only; `instance_id` is read by any.
+Source:  KIP-714; Java ClientTelemetryReporter (4.1).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import uuid
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyproducer.client.request import ClientRequest, ClientResponse
+from pyproducer.common.clock import NEVER_MS, Clock
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import ConfigError, UnsupportedVersionError
+from pyproducer.observe.otlp import OtlpWriter
+from pyproducer.observe.registry import Registry
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.record.compression import compressor_for
+
+if TYPE_CHECKING:
+    from pyproducer.client.wire import KafkaClient, Wire
+
+log: logging.Logger = logging.getLogger(__name__)
+
+_NO_ID = uuid.UUID(int=0)
+_LOOK_AGAIN_MS = 60_000
+"""How soon to look again for a broker that wants metrics, where those that are connected do not."""
+_RETRY_MS = 30_000
+"""How soon to ask again after something went wrong, where the broker gave no interval."""
+_NAMES = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
+_FOR_GOOD = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_RECORD)
+
+
+class Subscription:
+    """What a broker wants."""
+
+    def __init__(self, body: Mapping[str, Any], now_ns: int) -> None:
+        self.subscription_id: int = body["subscription_id"]
+        self.interval_ms: int = max(1, body["push_interval_ms"])
+        self.max_bytes: int = body["telemetry_max_bytes"]
+        self.compressions: tuple[int, ...] = tuple(body["accepted_compression_types"])
+        self.wants_any: bool = bool(body["requested_metrics"])
+        self.writer = OtlpWriter(body["requested_metrics"], is_delta=body["delta_temporality"], began_ns=now_ns)
+
+
+class Telemetry:
+    """Pushes the numbers of one producer.
+
+    Args:
+        wire: To the brokers.
+        registry: The numbers.
+        clock: The wall's, for the numbers' times.
+        request_timeout_ms: request.timeout.ms.
+        uniform: Draws a number of a range.
+
+    Attributes:
+        due_ms: When `step` is to be called next.
+        instance_id: The id that a broker gave this producer; None before.
+    """
+
+    def __init__(self, *, wire: Wire, registry: Registry, clock: Clock, request_timeout_ms: int,
+                 uniform: Callable[[float, float], float] = random.uniform) -> None:
+        self.due_ms: int = 0
+        self.instance_id: uuid.UUID | None = None
+        self._wire = wire
+        self._registry = registry
+        self._clock = clock
+        self._request_timeout_ms = request_timeout_ms
+        self._uniform = uniform
+        self._subscription: Subscription | None = None
+        self._asked_by: KafkaClient | None = None  # the client that has a request on its way
+        self._says_goodbye = False
+        self._began_ns = 1_000_000 * clock.timestamp_ms()
+
+    def step(self, now_ms: int) -> int:
+        """Do what is due; return how long until this must be called again, in ms."""
+        client = self._wire.client
+        if self._asked_by is client:
+            return NEVER_MS
+        if now_ms < self.due_ms:
+            return self.due_ms - now_ms
+        node_id = self._node(client, now_ms)
+        if node_id is None:
+            return NEVER_MS  # for this alone nobody is woken; a turn for another reason looks
+        if self._subscription is None:
+            self._send(client, node_id, ApiKeys.GET_TELEMETRY_SUBSCRIPTIONS, self._ask_body(), now_ms)
+        else:
+            self._push(client, node_id, self._subscription, now_ms)
+        return NEVER_MS
+
+    def say_goodbye(self, now_ms: int) -> bool:
+        """Push for the last time, where a broker wants pushes; whether there is something to poll for."""
+        client = self._wire.client
+        subscription = self._subscription
+        if subscription is None or not subscription.wants_any or self._asked_by is client:
+            return False
+        node_id = self._node(client, now_ms)
+        if node_id is None:
+            return False
+        self._says_goodbye = True
+        self._push(client, node_id, subscription, now_ms)
+        return True
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether an answer is awaited."""
+        return self._asked_by is self._wire.client
+
+    def _node(self, client: KafkaClient, now_ms: int) -> int | None:
+        """Return a node that is connected, takes a request and wants telemetry."""
+        for node_id in self._registry.nodes():
+            if client.is_ready(node_id, now_ms):
+                try:
+                    if client.api_version(node_id, ApiKeys.GET_TELEMETRY_SUBSCRIPTIONS) is not None:
+                        return node_id
+                except UnsupportedVersionError:
+                    self.due_ms = now_ms + _LOOK_AGAIN_MS
+        return None
+
+    def _ask_body(self) -> Mapping[str, Any]:
+        return {"client_instance_id": self.instance_id or _NO_ID}
+
+    def _push(self, client: KafkaClient, node_id: int, subscription: Subscription, now_ms: int) -> None:
+        payload, compression = b"", 0
+        if subscription.wants_any:
+            payload = subscription.writer.write(self._registry.collect(now_ms), 1_000_000 * self._clock.timestamp_ms())
+            payload, compression = _compressed(payload, subscription.compressions)
+            if len(payload) > subscription.max_bytes:
+                log.warning("Metrics for brokers have %d bytes, and node %d takes %d at most: they are not sent",
+                            len(payload), node_id, subscription.max_bytes)
+                self.due_ms = now_ms + subscription.interval_ms
+                return
+        body = {"client_instance_id": self.instance_id or _NO_ID, "subscription_id": subscription.subscription_id,
+                "terminating": self._says_goodbye, "compression_type": compression, "metrics": payload}
+        self._send(client, node_id, ApiKeys.PUSH_TELEMETRY, body, now_ms)
+
+    def _send(self, client: KafkaClient, node_id: int, api_key: ApiKeys, body: Mapping[str, Any],
+              now_ms: int) -> None:
+        client.send(ClientRequest(node_id, api_key, lambda _version: body, timeout_ms=self._request_timeout_ms,
+                                  on_complete=self._on_response, created_ms=now_ms), now_ms)
+        self._asked_by = client
+
+    def _on_response(self, response: ClientResponse) -> None:
+        self._asked_by = None
+        now_ms = response.received_ms
+        body = response.body
+        if body is None:
+            self._again(now_ms, f"no answer: {response.error}")
+            return
+        code = ErrorCode.of(body["error_code"])
+        if code is not ErrorCode.NONE:
+            self._on_error(code, body["error_code"], response, now_ms)
+        elif response.request.api_key is ApiKeys.GET_TELEMETRY_SUBSCRIPTIONS:
+            self.instance_id = body["client_instance_id"]
+            self._subscription = subscription = Subscription(body, self._began_ns)
+            # Java's: all clients of a cluster that starts would push at once.
+            self.due_ms = now_ms + int(subscription.interval_ms * self._uniform(0.5, 1.5))
+            if not subscription.wants_any:
+                self._subscription, self.due_ms = None, now_ms + subscription.interval_ms
+        elif self._subscription is not None:
+            self.due_ms = now_ms + self._subscription.interval_ms
+
+    def _on_error(self, code: ErrorCode, number: int, response: ClientResponse, now_ms: int) -> None:
+        if code in _FOR_GOOD:
+            log.warning("Node %s refused metrics with %s (%d): no more are sent", response.destination, code.name,
+                        number)
+            self._subscription, self.due_ms = None, NEVER_MS
+            return
+        if code in (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE):
+            self._subscription, self.due_ms = None, now_ms  # it changed: ask at once
+            return
+        self._again(now_ms, f"{code.name} ({number})")
+
+    def _again(self, now_ms: int, why: str) -> None:
+        interval_ms = _RETRY_MS if self._subscription is None else self._subscription.interval_ms
+        self.due_ms = now_ms + interval_ms
+        log.debug("Metrics for brokers are tried again in %d ms: %s", interval_ms, why)
+
+
+def _compressed(payload: bytes, accepted: tuple[int, ...]) -> tuple[bytes, int]:
+    """Return bytes in the first codec that the broker takes and that is here, and its number."""
+    for number in accepted:
+        if number not in _NAMES:
+            continue
+        try:
+            return compressor_for(_NAMES[number], None).compress(payload), number
+        except ConfigError:  # its package is not here
+            continue
+    return payload, 0

@@ -1,0 +1,64 @@
+"""A call of the application that waits for the sender: its outcome, told once.
+
+Road:    init_transactions(), commit_transaction(), ... -> [pending call] <- requests of the client's own
+Thread:  the sender settles it once; callers wait in cells of their own.
+Source:  Java TransactionalRequestResult, TransactionManager.PendingStateTransition (4.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyproducer.common.errors import KafkaError
+from pyproducer.common.waiting import Cell, Waiters
+
+
+class PendingCall:
+    """The outcome of a call; see Transactions for which.
+
+    Args:
+        call: Its name.
+        make_cell: Makes cells to wait in.
+
+    Attributes:
+        call: Its name.
+        binds: The transactional id that init_transactions() asks for.
+        is_ended: Whether the transaction is ended, so that nothing that comes later can make the call fail.
+        is_set: Whether the outcome is known; written last.
+        is_told: Whether the call returned, or raised, with it. Until then it is the only one that may be repeated.
+        error: Why it failed, or None.
+        value: What it returns.
+    """
+
+    __slots__ = ("_waiters", "binds", "call", "error", "is_ended", "is_set", "is_told", "value")
+
+    def __init__(self, call: str, make_cell: Callable[[], Cell], binds: str = "") -> None:
+        self.call: str = call
+        self.binds: str = binds
+        self.is_ended: bool = False
+        self.is_set: bool = False
+        self.is_told: bool = False
+        self.error: KafkaError | None = None
+        self.value: Any = None
+        self._waiters = Waiters(make_cell)
+
+    def settle(self, error: KafkaError | None = None, value: Any = None) -> None:
+        """Tell how it ended; the first time counts. Thread: the sender's, or a caller's whose record failed."""
+        if not self.is_set:
+            self.error = error
+            self.value = value
+            self.is_set = True
+        self._waiters.ring()
+
+    def wait(self, sleep: Callable[[Cell], bool]) -> bool:
+        """Wait for the outcome; False when the time is over first.
+
+        Args:
+            sleep: Sleeps until a cell opens; False when the time is over first.
+        """
+        while not self.is_set:
+            cell = self._waiters.enter()
+            if not self.is_set and not sleep(cell):
+                return self.is_set
+        return True
