@@ -8,23 +8,23 @@ Source:  ours. A batch of the accumulator holds ranges of rows instead of a futu
 
 from __future__ import annotations
 
-import logging
 from array import array
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from pyproducer.accumulator.concurrent_futures import ConcurrentState
 from pyproducer.accumulator.delivery_tally import Failure
 from pyproducer.accumulator.life import UNOWNED, Life
-from pyproducer.accumulator.meeting import Meeting
 from pyproducer.accumulator.produce_result import ProduceRequestResult, is_heard, own_copy, wait_in_loop
 from pyproducer.common.cluster import UNKNOWN_PARTITION
 from pyproducer.common.errors import NOT_SENT, KafkaError, KafkaTimeoutError, told_as_not_sent
 from pyproducer.common.html_table import html_table
 from pyproducer.common.records import ensure_callable
+from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.waiting import Cell, Waiters
 from pyproducer.hotpath import store_rows
 
-log: logging.Logger = logging.getLogger(__name__)
+log: SenderLog = sender_log(__name__)
 
 _MOST_SHOWN = 10  # errors in a notebook
 
@@ -105,6 +105,7 @@ class BatchFuture:
         "__weakref__",
         "_callbacks",
         "_cells",
+        "_concurrent_state",
         "_failures",
         "_is_done",
         "_is_looked_at",
@@ -114,7 +115,6 @@ class BatchFuture:
         "_life",
         "_lock",
         "_lookers",
-        "_meeting",
         "_metadata",
         "_told",
         "_untold",
@@ -122,7 +122,7 @@ class BatchFuture:
 
     def __init__(self, topic: str, partitions: array[int], timestamps: array[int], life: Life = UNOWNED) -> None:
         count = len(partitions)
-        self._lock = life.futures_lock  # guards _left, _told, _errors, _is_done, _callbacks, _meeting
+        self._lock = life.futures_lock  # guards _left, _told, _errors, _is_done, _callbacks, _concurrent_state
         self._left = count + 1  # the call itself is the one more, so that no future is done while rows are handed over
         # By a range's first row: how many rows it told of. Who failed half way in telling tells again, and its rows
         # count once. `_untold` is what is left for ranges to tell.
@@ -131,7 +131,7 @@ class BatchFuture:
         self._is_done = False
         self._callbacks: list[Callable[[BatchFuture], object]] = []
         self._is_told = False  # the done callbacks ran
-        self._meeting: Meeting | None = None  # of those who wait for it among others
+        self._concurrent_state: ConcurrentState | None = None  # of those who wait for it among others
         # Of rows that failed, for the producer's tally; and whether somebody knows of them, or waits to know.
         self._failures: list[Failure] | None = None
         self._is_looked_at = False
@@ -172,19 +172,22 @@ class BatchFuture:
         """
         if not self._is_done:
             deadline_ms = self._life.begin_wait("result()", timeout)
-            self._on_wait()
-            cell = self._cells.enter()
-            self._lookers.add(cell)
-            try:
-                if not self._is_told and not self._life.wait(cell, deadline_ms):
-                    raise KafkaTimeoutError(
-                        f"{self._left} of {len(self)} rows for {self._metadata.topic} were not done within {timeout} "
-                        "s; they are still on their way (delivery.timeout.ms decides how long they are tried)",
-                        phase="future", outcome="unknown")
-            finally:
-                self._lookers.discard(cell)
+            self._life.run("result()", self._await_end, timeout, deadline_ms)
         self._look()
         return self._metadata
+
+    def _await_end(self, timeout: float | None, deadline_ms: int | None) -> None:
+        self._on_wait()
+        cell = self._cells.enter()
+        self._lookers.add(cell)
+        try:
+            if not self._is_told and not self._life.wait(cell, deadline_ms):
+                raise KafkaTimeoutError(
+                    f"{self._left} of {len(self)} rows for {self._metadata.topic} were not done within {timeout} "
+                    "s; they are still on their way (delivery.timeout.ms decides how long they are tried)",
+                    phase="future", outcome="unknown")
+        finally:
+            self._lookers.discard(cell)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait for all rows and return the error of the first one that failed, or None when all were stored.
@@ -218,6 +221,18 @@ class BatchFuture:
         except Exception:
             log.exception("a done callback of %r raised", self)
 
+    def remove_done_callback(self, fn: Callable[[BatchFuture], object]) -> int:
+        """Forget a callback that was added and not called; return how many times it was there. asyncio.wait() asks."""
+        count = 0
+        with self._lock:
+            while fn in self._callbacks:
+                try:
+                    self._callbacks.remove(fn)
+                except ValueError:  # the sender took it, to call it
+                    break
+                count += 1
+        return count
+
     def __await__(self) -> Generator[Any, None, BatchMetadata]:
         if not self._is_done:
             self._life.ensure_may_wait("await")
@@ -235,15 +250,15 @@ class BatchFuture:
 
     @property
     def _condition(self) -> Any:
-        return self._met().condition
+        return self._concurrent().condition
 
     @property
     def _waiters(self) -> Any:
-        return self._met().waiters
+        return self._concurrent().waiters
 
     @property
     def _state(self) -> str:
-        return self._met().their_state
+        return self._concurrent().name
 
     def _get_snapshot(self) -> tuple[bool, bool, BatchMetadata | None, BaseException | None]:
         """Return whether it is done, whether cancelled, and one of result and error; from Python 3.14 on."""
@@ -252,13 +267,13 @@ class BatchFuture:
         error = self.exception(0)
         return True, False, self._metadata if error is None else None, error
 
-    def _met(self) -> Meeting:
+    def _concurrent(self) -> ConcurrentState:
         if not self._life.is_forked:  # what lingers is the parent's
             self._on_wait()
         with self._lock:
-            if self._meeting is None:
-                self._meeting = Meeting(is_done=self._is_done, life=self._life)
-            return self._meeting
+            if self._concurrent_state is None:
+                self._concurrent_state = ConcurrentState(is_done=self._is_done, life=self._life)
+            return self._concurrent_state
 
     def __repr__(self) -> str:
         return f"<BatchFuture {self._metadata.topic} rows={len(self)} {'done' if self._is_done else 'pending'}>"
@@ -295,6 +310,7 @@ class BatchFuture:
     def on_refused(self, rows: Sequence[int], error: Exception) -> None:
         """Note that rows were not taken; the caller's, during hand-over."""
         own = told_as_not_sent(error)
+        self._life.on_not_taken(own)
         self._life.tally.failed(Failure(self._metadata.topic, UNKNOWN_PARTITION, len(rows), own, watched=0,
                                         is_accepted=False), self)
         self.on_failed(rows, lambda _position: own)
@@ -329,8 +345,8 @@ class BatchFuture:
                 fn(self)
             except BaseException:  # whatever a callback raises changes nothing; no signal arrives on this thread
                 log.exception("a done callback of %r raised", self)
-        if self._meeting is not None:
-            self._meeting.tell(self, is_failed=bool(self._metadata.errors))
+        if self._concurrent_state is not None:
+            self._concurrent_state.tell(self, is_failed=bool(self._metadata.errors))
         self._is_told = True
         self._cells.ring()
 
@@ -359,7 +375,7 @@ class BatchFuture:
     def on_forked(self) -> None:
         """In a child process: what becomes of the rows is the parent's to tell; let who waits look."""
         self._callbacks.clear()
-        self._meeting = None  # its condition, too
+        self._concurrent_state = None  # its condition, too
         self._cells.ring()
 
     def _on_wait(self) -> None:

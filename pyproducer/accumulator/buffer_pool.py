@@ -9,14 +9,13 @@ Source:  Java BufferPool (4.1). Differs from Java: counts bytes and keeps no fre
 
 Held is what the batches in the partitions' lists have reserved: entering a list and being charged is one step, so a
 caller who is interrupted anywhere (Ctrl-C) has charged nothing that is in no list. Between the two writes of that step
-the pool is dirty, and whoever finds it so counts the lists, again and again until nobody came in between. Where that is
-a signal's handler in the middle of the step, the step's own sum is wrong, so it leaves the pool dirty. So does a step
-that finds the pool dirty as it begins: a handler came right before it, and was itself interrupted in the middle of one.
+the pool is dirty, and whoever finds it so counts the lists.
 """
 
 from __future__ import annotations
 
 import weakref
+from _thread import RLock
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -25,7 +24,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import BufferExhaustedError
-from pyproducer.common.waiting import asker, release_in_child
+from pyproducer.common.waiting import release_in_child
 
 # A caller who was rung in time may come to look so much later, on a machine that is busy; after that he is gone.
 _LATEST_MS = 1000
@@ -94,10 +93,6 @@ class BufferPool:
         life: The producer's: its sender thread does not wait for memory that only it can give back.
         count_held: Counts what all lists hold, in bytes.
         on_exhausted: Told when a caller begins to wait: what lingers should go now.
-
-    Attributes:
-        is_inside: Whether the current thread has the lock: it is in a signal's handler, or a finalizer, that came in
-            the middle.
     """
 
     def __init__(self, total_bytes: int, clock: Clock, life: Life = UNOWNED, *,
@@ -107,14 +102,10 @@ class BufferPool:
         self._on_exhausted = on_exhausted
         self._clock = clock
         self._life = life
-        # Guards all fields below; taken after a partition's lock, never before. Reentrant: a signal's handler that came
-        # in the middle may ask what is available.
-        self._lock = life.locks.rlock()
-        self.is_inside: Callable[[], bool] = asker(self._lock)
+        # Guards all fields below; taken after a partition's lock, never before.
+        self.lock: RLock = life.locks.rlock()
         self._held_bytes = 0
-        # The step that is in the middle, an object of its own, or was left there: the pool is dirty. None: it is clean.
-        # Who finds another than his at the end was not alone.
-        self._step: object | None = None
+        self._is_dirty = False  # a step is in the middle, or was left there
         self._waiters: deque[_Waiter] = deque()
         self._closed = False
         self._waited_ms = 0
@@ -122,9 +113,8 @@ class BufferPool:
     @property
     def available_bytes(self) -> int:
         """Bytes not given out; a waiting caller's share may be in it."""
-        if self._step is not None:
-            with self._lock:
-                return self._available()
+        if self._is_dirty:  # this thread may be in the middle of that step, so that it must not write
+            return self.total_bytes - self._count_held()
         return self.total_bytes - self._held_bytes
 
     @property
@@ -148,32 +138,41 @@ class BufferPool:
         Raises:
             IllegalStateError: The producer was closed, or died. Not sent.
         """
-        with self._lock:
+        with self.lock:
             if self._closed:
                 raise self._life.refusal()
-            while self._step is not None:
+            if self._is_dirty:
                 self._count()
             if (not self._waiters or self._is_turn_of(place)) and (
                     self._held_bytes + batch.reserved_bytes <= self.total_bytes):
-                step = object()
-                self._step = step if self._step is None else object()
+                self._is_dirty = True
                 batches.append(batch)
                 self._held_bytes += batch.reserved_bytes
-                self._step = None if self._step is step else step
+                self._is_dirty = False
                 return True
             return False
 
+    def extend(self, batch: Holder, more_bytes: int) -> bool:
+        """Have a batch in a list reserve more, if there is enough and nobody waits; it is never waited for."""
+        with self.lock:
+            if self._waiters or self._available() < more_bytes:
+                return False
+            self._is_dirty = True
+            batch.reserved_bytes += more_bytes
+            self._held_bytes += more_bytes
+            self._is_dirty = False
+            return True
+
     def release(self, batch: H, batches: Holders[H]) -> None:
         """Take a batch out of its list and its memory back, and wake the caller who waits longest."""
-        with self._lock:
-            while self._step is not None:
+        with self.lock:
+            if self._is_dirty:
                 self._count()  # before the step below, which ends clean
-            step = object()
-            self._step = step if self._step is None else object()
+            self._is_dirty = True
             batches.remove(batch)
             self._held_bytes -= batch.reserved_bytes
             batch.reserved_bytes = 0
-            self._step = None if self._step is step else step
+            self._is_dirty = False
             if self._waiters:
                 self._ring_first()
 
@@ -185,22 +184,20 @@ class BufferPool:
             taker: What it reserves is the sum of theirs.
             takers: Where it is appended.
         """
-        with self._lock:
+        with self.lock:
             self._available()
-            step = object()
-            self._step = step if self._step is None else object()
+            self._is_dirty = True
             takers.append(taker)
             for giver in givers:
                 giver.reserved_bytes = 0
-            self._step = None if self._step is step else step
+            self._is_dirty = False
 
     def forget(self, holders: Sequence[Holder]) -> None:
         """Have holders hold nothing: another has taken over what they had, and an exception ended that half way."""
-        with self._lock:
-            self._step = object()  # whoever asks counts, for nobody knows which were counted already
+        with self.lock:
+            self._is_dirty = True  # and stays so: whoever asks counts, for nobody knows which were counted already
             for holder in holders:
                 holder.reserved_bytes = 0
-            self._step = object()  # again: a handler that came in the middle has counted some of them
 
     def hand_down(self, giver: H, takers: Sequence[H], holders: list[H]) -> None:
         """Put holders behind one that gives them what it has reserved, in its list; again is no error.
@@ -210,47 +207,29 @@ class BufferPool:
             takers: One or more.
             holders: The list.
         """
-        with self._lock:
-            self._step = object()  # and stays so, as above
+        with self.lock:
+            self._is_dirty = True  # and stays so, as above
             if takers[0] not in holders:
                 place = holders.index(giver) + 1
                 holders[place:place] = takers
             giver.reserved_bytes = 0
-            self._step = object()
 
     def take_out(self, holder: H, holders: Holders[H]) -> None:
         """Take a holder that has nothing any more out of its list, while nobody counts the lists."""
-        with self._lock:
+        with self.lock:
             holders.remove(holder)
 
     def move(self, holder: H, holders: Holders[H], to: Holders[H]) -> None:
         """Take a holder out of one list into another, while nobody counts the lists."""
-        with self._lock:
+        with self.lock:
             self._available()
-            step = object()
-            self._step = step if self._step is None else object()  # a handler may count them in the middle
+            self._is_dirty = True
             to.append(holder)
             holders.remove(holder)
-            self._step = None if self._step is step else step
-
-    def ensure_not_inside(self, size_bytes: int) -> None:
-        """Do nothing, unless the caller interrupted another call of his own thread: to be asked before `enter`.
-
-        Args:
-            size_bytes: How much is wanted.
-
-        Raises:
-            BufferExhaustedError: A signal's handler, or a finalizer, cannot wait there. Not sent.
-        """
-        life = self._life
-        if life.is_inside_call() and not life.is_on_loop and not life.is_on_sender_thread:  # `enter` refuses these
-            raise BufferExhaustedError(
-                f"No {size_bytes} bytes of buffer.memory are free, and a signal's handler, or a finalizer, that came "
-                "in the middle of a call of the same thread cannot wait for them, for that call has its place among "
-                f"those who wait, or a lock: {self.describe()}. Set a flag there, and send from the main program")
+            self._is_dirty = False
 
     def enter(self, size_bytes: int, max_block_ms: int, since_ms: int | None = None,
-              cell: Bell | None = None) -> Place:
+              cell: Bell | None = None, *, is_counted: bool = True) -> Place:
         """Begin to wait for memory; `leave` must follow, whatever happens.
 
         Args:
@@ -258,6 +237,7 @@ class BufferPool:
             max_block_ms: Longest wait in ms; 0 means do not wait.
             since_ms: When that began; None for now.
             cell: What is opened when it is worth to ask again, where nobody sleeps in it; None for one of our own.
+            is_counted: Whether the time goes into `waited_ms`: not where the caller waits in another line, too.
 
         Raises:
             BufferExhaustedError: A callback cannot wait: it runs on the thread that gives memory back. Not sent.
@@ -273,31 +253,26 @@ class BufferPool:
                 f"producer's own thread, which gives memory back: {self.describe()}. Send from another thread, or "
                 "raise buffer.memory")
         return Place(self, size_bytes, max_block_ms, self._clock.now_ms() if since_ms is None else since_ms,
-                     self._life.locks.cell() if cell is None else cell)
+                     self._life.locks.cell() if cell is None else cell, is_counted=is_counted)
 
     def close(self) -> None:
         """Refuse new callers and wake those who wait; memory may still be given back."""
-        with self._lock:
+        with self.lock:
             self._closed = True
             for waiter in self._waiters:
                 _open(waiter.cell())
 
     def on_forked(self) -> None:
         """In a child process: release the lock, if another thread held it."""
-        release_in_child(self._lock)
+        release_in_child(self.lock)
 
     def _count(self) -> None:
-        """Count the lists, after whoever was interrupted in the middle of a step. With the lock held.
-
-        Whoever comes in the middle counts, too, and the count here may be older than what he did: it is to be done
-        again then.
-        """
-        step = self._step = object()
+        """Count the lists, after whoever was interrupted in the middle of a step. With the lock held."""
         self._held_bytes = self._count_held()
-        self._step = None if self._step is step else step
+        self._is_dirty = False
 
     def _available(self) -> int:
-        while self._step is not None:
+        if self._is_dirty:
             self._count()
         return self.total_bytes - self._held_bytes
 
@@ -308,7 +283,7 @@ class BufferPool:
             cell = waiter.cell()
             if cell is not None and (cell.locked() or self._clock.now_ms() < waiter.gone_ms):
                 return cell  # who was rung comes to look, or is gone
-            with suppress(ValueError):  # a handler that came in the middle took him out, and the next is another
+            with suppress(ValueError):  # a handler in an event loop's thread took him out, and the next is another
                 self._waiters.remove(waiter)
         return None
 
@@ -333,15 +308,16 @@ class Place:
 
     __slots__ = ("_deadline_ms", "_has_left", "_max_block_ms", "_pool", "_size_bytes", "_waiter", "cell")
 
-    def __init__(self, pool: BufferPool, size_bytes: int, max_block_ms: int, since_ms: int, cell: Bell) -> None:
+    def __init__(self, pool: BufferPool, size_bytes: int, max_block_ms: int, since_ms: int, cell: Bell, *,
+                 is_counted: bool = True) -> None:
         self._pool = pool
         self._size_bytes = size_bytes
         self._max_block_ms = max_block_ms
         self._deadline_ms = since_ms + max_block_ms
-        self._has_left: bool = False
+        self._has_left: bool = not is_counted
         self.cell: Bell = cell
         self._waiter = _Waiter(weakref.ref(self.cell), self._deadline_ms + _LATEST_MS)
-        with pool._lock:
+        with pool.lock:
             pool._waiters.append(self._waiter)
             # What came back between the charge that failed and this line rang nobody: the first wait looks again.
             pool._ring_first()
@@ -361,11 +337,16 @@ class Place:
                 f"ms: {pool.describe()}. Send more slowly, or raise buffer.memory or max.block.ms")
         pool._clock.wait(self.cell, left_ms / 1000)  # type: ignore[arg-type]  # one of our own
 
+    @property
+    def waited_ms(self) -> int:
+        """How long the caller has waited, in ms."""
+        return self._pool._clock.now_ms() - self._deadline_ms + self._max_block_ms
+
     def leave(self) -> None:
         """Give the place up, whether memory was had or not; again is no error."""
         pool = self._pool
-        waited_ms = pool._clock.now_ms() - self._deadline_ms + self._max_block_ms
-        with pool._lock:
+        waited_ms = self.waited_ms
+        with pool.lock:
             with suppress(ValueError):  # taken out as one who is gone
                 pool._waiters.remove(self._waiter)
             if not self._has_left:
@@ -378,4 +359,5 @@ class Place:
 def _open(cell: Bell | None) -> None:
     """Open a waiter's cell, if he is there and it is not open. With the pool's lock held."""
     if cell is not None and cell.locked():
-        cell.release()
+        with suppress(RuntimeError):  # a handler in between that forked, and this is the child, has opened it
+            cell.release()

@@ -20,7 +20,6 @@ With `pyproducer.on.unretrieved=raise` it waits for the next flush() or close() 
 from __future__ import annotations
 
 import copy
-import logging
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -36,13 +35,21 @@ from pyproducer.common.delivery_summary import (
     TopicDeliveries,
     no_failures,
 )
-from pyproducer.common.errors import NOT_SENT, OUTCOMES, DeliveryFailedError, FailedRecords, KafkaError
+from pyproducer.common.errors import (
+    NOT_SENT,
+    OUTCOMES,
+    DeliveryFailedError,
+    FailedRecords,
+    KafkaError,
+    TransactionAbortedError,
+)
 from pyproducer.common.limited_log import LimitedLog
 from pyproducer.common.printable import LONGEST_NAME, printable
 from pyproducer.common.secrets import shown_text
-from pyproducer.common.waiting import SYSTEM_LOCKS, Locks, asker, release_in_child
+from pyproducer.common.sender_log import SenderLog, sender_log
+from pyproducer.common.waiting import SYSTEM_LOCKS, Locks, release_in_child
 
-log: logging.Logger = logging.getLogger(__name__)
+log: SenderLog = sender_log(__name__)
 
 GRACE_MS = 10_000
 MOST_FIRST = 16
@@ -67,14 +74,15 @@ class Failure:
         is_accepted: False where the caller was told by what send() returned.
         watched: How many futures tell of them: none for rows of a send_batch, whose future tells by itself.
         looked: The indices of the futures that somebody looked at.
+        is_given_up: Whether they were given up with their transaction, of which the application is told.
         is_settled: Whether somebody was told of all of them.
         is_in: Whether the tally has it.
         is_counted: Whether it is in the tally's counts.
         period: Of which flush() it is.
     """
 
-    __slots__ = ("count", "error", "is_accepted", "is_counted", "is_in", "is_settled", "looked", "outcome", "partition",
-                 "period", "topic", "watched")
+    __slots__ = ("count", "error", "is_accepted", "is_counted", "is_given_up", "is_in", "is_settled", "looked",
+                 "outcome", "partition", "period", "topic", "watched")
 
     def __init__(self, topic: str, partition: int, count: int, error: KafkaError, *, watched: int,
                  is_accepted: bool = True) -> None:
@@ -86,7 +94,8 @@ class Failure:
         self.is_accepted: bool = is_accepted
         self.watched: int = watched
         self.looked: set[int] = set()
-        self.is_settled: bool = False
+        self.is_given_up: bool = isinstance(error, TransactionAbortedError)
+        self.is_settled: bool = self.is_given_up
         self.is_in: bool = False
         self.is_counted: bool = False
         self.period: int = 0
@@ -145,6 +154,7 @@ class DeliveryTally:
         raises: Whether flush() and close() raise for what nobody looked at.
         locks: Makes its one lock.
         wake: Has the sender take a turn; called from finalizers, too.
+        count: Told of each failure once: topic, error, how many records.
 
     Attributes:
         is_busy: Whether `step` has anything to do. Written here only.
@@ -153,12 +163,14 @@ class DeliveryTally:
     """
 
     def __init__(self, *, raises: bool = False, locks: Locks = SYSTEM_LOCKS,
-                 wake: Callable[[], object] = lambda: None) -> None:
+                 wake: Callable[[], object] = lambda: None,
+                 count: Callable[[str, KafkaError, int], object] = lambda _topic, _error, _count: None) -> None:
         self.raises = raises
         self.is_busy: bool = False
         self.unretrieved_count: int = 0
         self.waiting: dict[object, Any] = {}
         self._wake = wake
+        self._tell_count = count
         # By topic: a count, and what was counted last. One write, so whoever was interrupted sees that he had done it.
         self._stored: dict[str, tuple[int, Any]] = {}
         self._failed: dict[str, tuple[Counts, Failure]] = {}
@@ -168,10 +180,7 @@ class DeliveryTally:
         self._judged: deque[tuple[int, Failure]] = deque()  # the same, and when they are unretrieved; the sender's
         self._period = Period(0, {})
         self._has_ended = False
-        # Guards _left, and the change of _period. An RLock: a signal's handler may flush in the middle of a flush.
-        self._lock = locks.rlock()
-        # Whether the current thread has it: it is in a signal's handler, or a finalizer, that came in the middle.
-        self.is_inside: Callable[[], bool] = asker(self._lock)
+        self._lock = locks.rlock()  # guards _left, and the change of _period
         self._left = _Sums()  # unretrieved ones that the next flush() or close() raises for
         self._failures_log = LimitedLog(log, "%d more failures, of %d records, were left out here")
         self._unseen_log = LimitedLog(log, "%d more failures that nobody looked at, of %d records, were left out here")
@@ -262,7 +271,7 @@ class DeliveryTally:
             is_new = not failure.is_counted
             self._count(failure)
             self._inbox.popleft()
-            if is_new and failure.is_accepted:
+            if is_new and failure.is_accepted and not failure.is_given_up:
                 self._failures_log.warning(
                     now_ms, failure.count, "%d record(s) for %s failed, outcome %s: %s", failure.count, place(failure),
                     failure.outcome, failure.words)
@@ -277,6 +286,7 @@ class DeliveryTally:
         elif row[1] is not failure:  # whoever was interrupted behind the count comes with the same one
             self._failed[topic] = _plus(row[0], failure.outcome, failure.count), failure
         failure.is_counted = True
+        self._tell_count(failure.topic, failure.error, failure.count)
 
     def _judge(self, now_ms: int) -> None:
         while self._gone:
@@ -323,19 +333,10 @@ class DeliveryTally:
             period: What `period` was when it began.
             raises_all: Whether it raises for every failure, looked at or not.
         """
-        is_ended = False
-        while not is_ended:  # else another flush() came in between, and what it told is not to be told by the next
-            ending = self._period
-            opened = list(self._open)  # first: of these each is in the counts that are read next
-            counts = self._failed_counts()
-            following = Period(ending.number + 1, counts)
-            with self._lock:
-                is_ended = self._period is ending
-                if is_ended:
-                    ending.following = self._period = following
+        opened, counts, first = self.end_period(period)
         failed = None
         if raises_all:
-            failed = _error("since the last flush()", _difference(counts, period.base), _first_of(period))
+            failed = _error("since the last flush()", _difference(counts, period.base), first)
             if failed is not None:
                 for failure in opened:
                     if failure.period >= period.number:
@@ -347,6 +348,35 @@ class DeliveryTally:
         elif self._gone or self._judged:
             self._wake()  # nobody raises for these any more
         return failed
+
+    def _failed_since(self, period: Period) -> tuple[dict[str, Counts], list[FailedRecords]]:
+        """Return how many records failed so far, and of those since a period began the first failures: all counted."""
+        counts = self._failed_counts()
+        while True:
+            first = _first_of(period, list(self._inbox))
+            now = self._failed_counts()
+            if now == counts:
+                return counts, first
+            counts = now  # more came meanwhile, and some of them may be in `first`
+
+    def end_period(self, since: Period | None = None) -> tuple[list[Failure], dict[str, Counts], list[FailedRecords]]:
+        """Have the next flush() speak of what fails from now on.
+
+        Args:
+            since: The period from which on the first failures are wanted; None for the one that ends.
+
+        Returns:
+            What is open, the counts so far, and the first failures.
+        """
+        while True:  # else another flush() came in between, and what it told is not to be told by the next
+            ending = self._period
+            opened = list(self._open)  # first: of these each is in the counts that are read next
+            counts, first = self._failed_since(since or ending)
+            following = Period(ending.number + 1, counts)
+            with self._lock:
+                if self._period is ending:
+                    ending.following = self._period = following
+                    return opened, counts, first
 
     def take_unseen(self) -> DeliveryFailedError | None:
         """Return the error for all failures that nobody looked at so far, if there are any; they are settled."""
@@ -449,13 +479,15 @@ def _total(topics: Mapping[str, Counts]) -> dict[str, int]:
     return total
 
 
-def _first_of(period: Period) -> list[FailedRecords]:
+def _first_of(period: Period, inbox: list[Failure]) -> list[FailedRecords]:
+    """Return the first failures since a period began, without one that is not in the inbox yet."""
     first: dict[Failure, None] = {}
     following: Period | None = period
     while following is not None and len(first) < MOST_FIRST:
         first.update(dict.fromkeys(following.first))
         following = following.following
-    return [_told(failure, failure.count) for failure in list(first)[:MOST_FIRST]]
+    return [_told(failure, failure.count) for failure in list(first)[:MOST_FIRST]
+            if failure.is_counted or failure in inbox]
 
 
 def _told(failure: Failure, count: int) -> FailedRecords:

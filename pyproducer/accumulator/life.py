@@ -21,8 +21,13 @@ table says of FORKED then goes for the records that were handed over before the 
                           waits 10 s
 
 In a callback close() moves the life and returns; what would have to wait for the sender thread, on the sender thread,
-raises IllegalStateError. The same holds for a signal's handler, or a finalizer, that came in the middle of a send() or
-of a close(): there send() without memory fails its future at once, as in a callback.
+raises IllegalStateError.
+
+A signal's handler, or a finalizer, may come in the middle of a call of this producer, and call it again on the same
+thread. There close() begins to close and returns, and every other call raises IllegalStateError: what it interrupted
+has a lock, or a place among those who wait, and goes on only when it returns. So each call that takes a lock or waits
+is noted in `inside` for its thread, and each is refused where its thread is noted. What send() calls of the
+application's (interceptors, serializers, a partitioner) is not inside, nor is a callback.
 
 Road:    beside it; KafkaProducer, the accumulator's waits and the sender's thread ask it.
 Thread:  any; `_lock` guards every move and the deadline. Innermost.
@@ -32,12 +37,10 @@ Source:  ours; Java KafkaProducer.close, Sender.initiateClose, forceClose (4.1) 
 from __future__ import annotations
 
 import enum
-import sys
 import threading
-import weakref
-from _thread import RLock
+from _thread import LockType, RLock, allocate_lock
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from pyproducer.accumulator.delivery_tally import DeliveryTally, NoTally
 from pyproducer.common.clock import Clock, SystemClock
@@ -50,10 +53,11 @@ from pyproducer.common.errors import (
 )
 from pyproducer.common.loop_inbox import LoopInbox
 from pyproducer.common.timeouts import checked_timeout
-from pyproducer.common.waiting import SYSTEM_LOCKS, Cell, Locks, Waiters, asker, release_in_child
+from pyproducer.common.waiting import SYSTEM_LOCKS, Cell, Locks, Waiters, is_owned, release_in_child
 from pyproducer.hotpath import Role
 
 _NOBODY = 0
+T = TypeVar("T")
 
 
 class LifeState(enum.Enum):
@@ -75,26 +79,6 @@ _MOVES: dict[LifeState, tuple[LifeState, ...]] = {
 }
 
 
-class Presence:
-    """That a thread is in the middle of a call that waits; it ends with the call, however that ends.
-
-    Who is interrupted twice may not come to `leave`, and the traceback of that may keep his frame, as an interactive
-    interpreter does. So what counts is whether the frame is among those that run.
-
-    Attributes:
-        frame_id: The id of the call's frame, which lives at least as long as this; 0 before and after.
-    """
-
-    __slots__ = ("__weakref__", "frame_id")
-
-    def __init__(self) -> None:
-        self.frame_id: int = _NOBODY
-
-    def leave(self) -> None:
-        """End it; again, or before it began, is no error."""
-        self.frame_id = _NOBODY
-
-
 class Life:
     """One producer's life.
 
@@ -109,16 +93,13 @@ class Life:
         role: Who takes the sender's turns; see sender/turns.py.
         take_turn: Told of an outcome that a caller begins to wait for, and until when (ms, or None): he may take a
             turn of the sender himself. None where the sender's thread takes every turn.
-        take_turn_in_loop: Told of an outcome that tasks of an event loop begin to wait for, by that loop: the same.
         client_id: Whose.
         locks: What was given.
         state: Where it is; written here only.
         sender_ident: The ident of the sender thread, 0 before it runs and when it did its last act.
         cause: Why it died, or None.
         is_over: Whether the sender thread did its last act: every outcome is decided, every part closed.
-        is_inside_append: Whether the current thread has a lock that the sender needs, in a signal's handler for one.
-        is_inside_any_append: Whether it has a lock that anybody needs.
-        are_inside: Tell whether it has a lock of this life.
+        inside: By ident the threads that are in the middle of a call, while they have the lock. Written here only.
         futures_lock: Guards what callers add to futures, and what these count, against the sender; innermost.
         can_be_rebuilt: In a child process: whether the producer's next use there gives it another life.
         loop_ident: The ident of the thread whose event loop sends with this producer, and must not be held up; or 0.
@@ -126,6 +107,7 @@ class Life:
         loop_bell: What the task waits in whose record that thread hands over now, or None: it keeps its place in the
             line for memory from one try to the next.
         loop_deadline_ms: Until when that record may wait, by the clock; or None.
+        on_not_taken: Told of a record that was not taken, and whose future tells so, before the future does.
     """
 
     def __init__(self, client_id: str, clock: Clock, locks: Locks = SYSTEM_LOCKS,
@@ -137,28 +119,26 @@ class Life:
         self.sender_ident: int = _NOBODY
         self.cause: BaseException | None = None
         self.is_over: bool = False
-        self.is_inside_append: Callable[[], bool] = _is_never_inside
-        self.is_inside_any_append: Callable[[], bool] = _is_never_inside
+        self.inside: dict[int, LockType] = {}
         self.can_be_rebuilt: bool = False
         self.role: Role = Role()
         self.take_turn: Callable[[Any, int | None], None] | None = None
-        self.take_turn_in_loop: Callable[[Any], None] = _take_none
         self._clock = clock
         self._lock = locks.rlock()  # a finalizer may close in the middle of a move
         # One for all: it is held for a moment, and can be asked for, whichever future it is about.
         self.futures_lock: RLock = locks.rlock()
-        self.are_inside: tuple[Callable[[], bool], ...] = tuple(map(asker, (self._lock, self.futures_lock)))
         self.loop_ident: int = _NOBODY
         self.loop_inbox: LoopInbox | None = None
         self.loop_bell: object | None = None
         self.loop_deadline_ms: int | None = None
+        self.on_not_taken: Callable[[Any], None] = _nothing
         self._force_at_ms: int | None = None
         self._closed_by = ""
+        self._is_in_child = False
         self._is_rebuilding = False  # a child, which rebuilds what it uses
         self._is_closed_in_child = False
         self._over = Waiters(locks.cell)
-        self._asleep: set[Cell] = set()  # what `wait` sleeps in; changed in single steps
-        self._present: set[weakref.ref[Presence]] = set()  # of who waits for memory or the end; in single steps
+        self._asleep: set[Cell] = set()  # what callers sleep in; changed in single steps
 
     @property
     def is_open(self) -> bool:
@@ -217,10 +197,7 @@ class Life:
             self.is_over = True
         # Before who waits goes on: the next thread that begins may get this ident, and is in no callback.
         self.sender_ident = _NOBODY
-        # A future that the application keeps has this life, and shall not keep the producer's parts by it.
-        self.is_inside_append = self.is_inside_any_append = _is_never_inside
-        self.take_turn = None
-        self.take_turn_in_loop = _take_none
+        self.take_turn = None  # a future that the application keeps has this life, and shall not keep the sender by it
         self._over.ring()
 
     def mark_forked(self, *, rebuilds: bool = False) -> None:
@@ -230,6 +207,7 @@ class Life:
             rebuilds: Whether a producer that is open gets another life here.
         """
         self.release_locks_in_child()
+        self._is_in_child = True
         self._is_rebuilding = rebuilds
         self.can_be_rebuilt = rebuilds and self.is_open
         self._is_closed_in_child = rebuilds and not self.is_open
@@ -239,6 +217,10 @@ class Life:
 
     def release_locks_in_child(self) -> None:
         """In a child process: release what another thread held; of a life that is over, too, whose futures are left."""
+        own = self.inside.pop(threading.get_ident(), None)
+        self.inside.clear()  # the others are not here, and a thread that begins here may get an ident of theirs
+        if own is not None:
+            self.inside[threading.get_ident()] = own
         release_in_child(self._lock)
         release_in_child(self.futures_lock)
         self.tally.on_forked()
@@ -268,6 +250,9 @@ class Life:
         if to not in _MOVES[self.state]:
             return False
         self.state = to
+        if self._is_in_child:  # by a signal's handler between the look and the move
+            self.state = LifeState.FORKED
+            return False
         return True
 
     # Deadlines and waits.
@@ -278,9 +263,16 @@ class Life:
         return None if force_at_ms is None else max(force_at_ms - now_ms, 0)
 
     def await_end(self, timeout_s: float | None) -> bool:
-        """Wait until the sender thread did its last act; False when the time is over first."""
+        """Wait until the sender thread did its last act; False when the time is over first.
+
+        In a child process there is none: that returns at once.
+        """
         cell = self._over.enter()
-        return self.is_over or self._clock.wait(cell, timeout_s)
+        try:
+            self._asleep.add(cell)
+            return self.is_over or self.is_forked or self._clock.wait(cell, timeout_s)
+        finally:
+            self._asleep.discard(cell)
 
     def begin_wait(self, call: str, timeout: float | None) -> int | None:
         """Return when a wait of `timeout` seconds for the sender thread is over, in ms; None for one without a limit.
@@ -304,38 +296,51 @@ class Life:
         """
         try:
             self._asleep.add(cell)
-            has_opened = self._clock.wait(
+            # A fork before that rang nobody, one after it does.
+            has_opened = self.is_forked or self._clock.wait(
                 cell, None if deadline_ms is None else (deadline_ms - self._clock.now_ms()) / 1000)
         finally:
             self._asleep.discard(cell)
-        if self.state is LifeState.FORKED:
+        if self.is_forked:
             raise self._forked()
         return has_opened
 
     # Calls in the middle of others.
 
-    def enter(self, presence: Presence) -> None:
-        """Note that the caller begins to wait for memory, or for the end; `presence.leave` ends that.
+    def run(self, call: str, step: Callable[..., T], *arguments: Any) -> T:
+        """Do what a call does that takes locks, or waits, and note meanwhile that the current thread is inside.
+
+        It is so while it has the lock that is noted, which is its alone: that is taken and released by `with`, in one
+        step for whatever comes from outside.
 
         Args:
-            presence: Nobody has it but the caller's frame.
-        """
-        self._present.add(weakref.ref(presence, self._present.discard))
-        presence.frame_id = id(sys._getframe(1))
+            call: Its name, for the error.
+            step: What it does.
+            arguments: The step's.
 
+        Raises:
+            IllegalStateError: The thread is inside: this is a signal's handler, a finalizer. Nothing was sent.
+        """
+        if self.is_inside_call:
+            raise self.nested(call)
+        ident, note = threading.get_ident(), allocate_lock()
+        try:
+            with note:
+                self.inside[ident] = note  # now: a note that nobody has is taken for one that was left
+                return step(*arguments)
+        finally:
+            self.inside.pop(ident, None)
+
+    @property
     def is_inside_call(self) -> bool:
-        """Whether the current thread is in a signal's handler, or a finalizer, that came in the middle of a call.
-
-        What would wait there may wait for the call that it interrupted, which does not go on before it returns; and
-        everybody waits for both.
-        """
-        present = {presence.frame_id for reference in list(self._present) if (presence := reference()) is not None}
-        frame = sys._getframe() if present else None
-        while frame is not None:
-            if id(frame) in present:
+        """Whether the current thread is in a signal's handler, or a finalizer, in the middle of a call."""
+        ident = threading.get_ident()
+        note = self.inside.get(ident)
+        if note is not None:
+            if note.locked():
                 return True
-            frame = frame.f_back
-        return self.is_inside_any_append()
+            self.inside.pop(ident, None)  # who was interrupted twice did not
+        return is_owned(self.futures_lock)  # what is done with futures is not noted: it may be asked for in a call
 
     # What is allowed.
 
@@ -359,7 +364,7 @@ class Life:
             ForkedProducerError: This is a child process: nothing would end the wait.
         """
         if (self.state is LifeState.FORKED or threading.get_ident() in (self.sender_ident, self.role.caller)
-                or self.is_inside_append()):
+                or self.is_inside_call):
             hindrance = self._hindrance(call)
             hindrance.outcome = UNKNOWN  # the records that it asks for go their way, a child's in the parent
             raise hindrance
@@ -370,14 +375,14 @@ class Life:
         if self.is_on_sender_thread and not self.role.caller:
             return IllegalStateError(f"{call} inside a callback would wait for itself: callbacks run on the producer's "
                                      "own thread, which does the work that it waits for. Call it from another thread")
-        return self.inside(call)
+        return self.nested(call)
 
     @staticmethod
-    def inside(call: str) -> IllegalStateError:
+    def nested(call: str) -> IllegalStateError:
         """Return the error for a call out of a signal's handler, or a finalizer, in the middle of a call of ours."""
-        return IllegalStateError(f"{call} was called in the middle of a send() or result() of the same thread, by a "
-                                 "signal's handler or a finalizer, and would wait for itself: set a flag there, and "
-                                 "call it from the main program")
+        return IllegalStateError(f"{call} was called in the middle of another call of this producer, by a signal's "
+                                 "handler or a finalizer on the same thread, and would wait for what it interrupted: "
+                                 "set a flag there, and act on it in the main program")
 
     def refusal(self) -> IllegalStateError:
         """Return the error for a call that the state does not allow."""
@@ -400,13 +405,8 @@ class Life:
                                    "pyproducer.fork = rebuild")
 
 
-def _is_never_inside() -> bool:
-    """Nobody appends, yet or any more."""
-    return False
-
-
-def _take_none(_outcome: Any) -> None:
-    """The sender's thread takes every turn."""
+def _nothing(_error: Any) -> None:
+    """Tell nobody."""
 
 
 UNOWNED = Life("", SystemClock(), tally=NoTally())

@@ -47,61 +47,56 @@ class PartPool(BufferPool):
         Raises:
             IllegalStateError: The producer was closed, or died. Not sent.
         """
-        with self._lock:
+        with self.lock:
             if not self.has_room(batch.reserved_bytes, place):
                 return False
-            step = object()
-            self._step = step if self._step is None else object()
+            self._is_dirty = True
             is_charged = self.whole.charge(batch, batches, place_in_whole)
             if is_charged:
                 self._held_bytes += batch.reserved_bytes
-            self._step = None if self._step is step else step
+            self._is_dirty = False
             return is_charged
 
     def has_room(self, size_bytes: int, place: Place | None) -> bool:
         """Whether it is a caller's turn here, and there is enough: then it is the whole that lacks."""
-        with self._lock:
+        with self.lock:
             return self._is_turn_of(place) and self._available() >= min(size_bytes, self.total_bytes)
 
     def release(self, batch: H, batches: Holders[H]) -> None:
         """Take a holder out of its list and give its memory back."""
-        with self._lock:
+        with self.lock:
             self._available()  # counts what an interrupted caller left, before the step below, which ends clean
             size_bytes = batch.reserved_bytes
-            step = object()
-            self._step = step if self._step is None else object()
+            self._is_dirty = True
             self.whole.release(batch, batches)
             self._held_bytes -= size_bytes
-            self._step = None if self._step is step else step
+            self._is_dirty = False
             self._ring_first()
 
     def hand_over(self, givers: Sequence[Holder], taker: H, takers: Holders[H]) -> None:
         """Let a holder outside of the part have what some inside have; see BufferPool.hand_over."""
-        with self._lock:
+        with self.lock:
             self._available()
             size_bytes = sum(giver.reserved_bytes for giver in givers)
-            step = object()
-            self._step = step if self._step is None else object()
+            self._is_dirty = True
             self.whole.hand_over(givers, taker, takers)
             self._held_bytes -= size_bytes
-            self._step = None if self._step is step else step
+            self._is_dirty = False
             self._ring_first()
 
     def forget(self, holders: Sequence[Holder]) -> None:
         """Have holders inside hold nothing; see BufferPool.forget."""
-        with self._lock:
-            self._step = object()
+        with self.lock:
+            self._is_dirty = True
             self.whole.forget(holders)
-            self._step = object()
 
     def move(self, holder: H, holders: Holders[H], to: Holders[H]) -> None:
         """Take a holder out of one list of the part into another."""
-        with self._lock:
+        with self.lock:
             self._available()
-            step = object()
-            self._step = step if self._step is None else object()
+            self._is_dirty = True
             self.whole.move(holder, holders, to)
-            self._step = None if self._step is step else step
+            self._is_dirty = False
 
     def describe(self) -> str:
         """Say how much is held and who waits, for errors."""

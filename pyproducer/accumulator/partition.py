@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import itertools
 from _thread import RLock
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from uuid import UUID
 
-from pyproducer.accumulator.append_result import AppendResult
 from pyproducer.accumulator.batch_state import READ_BY_A_REQUEST, WAITING, BatchState
 from pyproducer.accumulator.partition_sequence import PartitionSequence
-from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.cluster import TopicPartition
-from pyproducer.common.waiting import asker
 from pyproducer.hotpath import IMPL
 
 BATCH_BYTES = 1200
@@ -35,7 +32,7 @@ _numbers = itertools.count(1)
 class Partition:
     """A list of batches in order of their records, with its lock; the last one may be open for appends."""
 
-    __slots__ = ("_sends_one_at_a_time", "batches", "is_inside", "last_future_count", "leader_epoch", "lock", "number",
+    __slots__ = ("_sends_one_at_a_time", "batches", "last_future_count", "leader_epoch", "lock", "number",
                  "sequence", "topic_id", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, make_lock: Callable[[], RLock], *,
@@ -44,10 +41,7 @@ class Partition:
         self.topic_partition: TopicPartition = topic_partition
         # Java's guaranteeMessageOrder: with one request in flight, one batch is on the wire.
         self._sends_one_at_a_time = sends_one_at_a_time
-        # Taken before the pool's lock. Reentrant only so that it can be asked who has it: see is_inside.
-        self.lock: RLock = make_lock()
-        # Whether the current thread has the lock: it is in a signal's handler, or a finalizer, that came in the middle.
-        self.is_inside: Callable[[], bool] = asker(self.lock)
+        self.lock: RLock = make_lock()  # taken before the pool's; reentrant only so that a fork finds out whose it is
         # Its place among all partitions, by their first records: requests are filled in this order.
         self.number: int = next(_numbers)
         self.batches: list[ProducerBatch] = []
@@ -67,26 +61,14 @@ class Partition:
         How many records will fit is not known before they come, and asking for memory record by record would cost each
         of them. So a batch is charged for the futures of the batch before it. However the sizes of records vary, all
         batches of a partition together are then charged for all their futures but those of the newest batch, and for
-        those of the one before the oldest instead.
+        those of the one before the oldest instead. What a batch grew by was charged as it grew.
 
         Args:
             first_future_count: What the partition's first batch is charged for: there is none before it.
         """
-        count = self.batches[-1].future_count if self.batches else self.last_future_count
-        return BATCH_BYTES + FUTURE_BYTES * (first_future_count if count is None else count)
-
-    def try_append(self, timestamp: int, key: bytes | None, value: bytes | None,
-                   headers: Sequence[tuple[str, bytes | None]],
-                   on_completion: OnCompletion | None) -> AppendResult | None:
-        """Append to the last batch, or seal it and return None. With the lock held."""
-        last = self.open_batch()
-        if last is None:
-            return None
-        future = last.open.try_append(timestamp, key, value, headers, on_completion)
-        if future is None:
-            last.seal()
-            return None
-        return AppendResult(future, last, last.open.is_full, False)
+        last = self.batches[-1] if self.batches else None
+        count = self.last_future_count if last is None else last.future_count - last.grown_future_count
+        return BATCH_BYTES + FUTURE_BYTES * (first_future_count if count is None else max(0, count))
 
     def open_batch(self) -> ProducerBatch | None:
         """Return the batch that takes records, if there is one. With the lock held."""

@@ -25,7 +25,7 @@ Road:    drain -> [sequence] -> completion
 Thread:  sender thread only.
 Source:  Java TransactionManager, TxnPartitionEntry, TxnPartitionMap (4.1), idempotent half. The rows below say where
          Java does otherwise. A transactional producer raises no epoch by itself: for it each move into IN_DOUBT, HOLE
-         or REFUSED is an abortable error.
+         or REFUSED is an abortable error, and the next epoch begins when the end of the transaction has brought it.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class SequenceEvent(enum.Enum):
     """What happens to a partition's numbers."""
 
     NUMBERED = "a batch gets numbers"
+    NUMBERED_FOR_SURE = "a batch gets numbers, and no broker takes any other as the first"
     LOST_SIGHT = "the broker may not know us any more"
     STORED = "a batch was stored"
     REFUSED = "a batch was refused by its numbers, and is in no log"
@@ -101,6 +102,8 @@ class BatchEnd(enum.Enum):
     EXPIRED = "expired off the wire, and in no log"
     SPLIT = "found too large, and split"
     CODEC_FAILED = "could not be compressed"
+    GIVEN_UP = "given up with its transaction, and in no log"
+    GIVEN_UP_IN_DOUBT = "given up with its transaction, and may be in the log"
     ABORTED = "given up with the whole producer"
     RECOVERED = "its connection was thrown away"
 
@@ -112,6 +115,8 @@ _TABLE: Mapping[SequenceEvent, tuple[SequenceState | None, ...]] = {
     # In order of the states:  FRESH    ALONE      FLOWING    IN_DOUBT   HOLE       REFUSED    BUMP_DUE
     # Java numbers in each state but its unresolved one, in which it also drains nothing new.
     SequenceEvent.NUMBERED: (_ALONE, _ALONE, _FLOWING, _NEVER, _NEVER, _NEVER, _NEVER),
+    # Since Transactions V2 a broker refuses all but 0 as the first number of an epoch, so nothing has to go alone.
+    SequenceEvent.NUMBERED_FOR_SURE: (_FLOWING, _FLOWING, _FLOWING, _NEVER, _NEVER, _NEVER, _NEVER),
     # Java has no such event: it pipelines the first batch with the second, always.
     SequenceEvent.LOST_SIGHT: (_FRESH, _ALONE, _ALONE, _IN_DOUBT, _HOLE, _REFUSED, _BUMP_DUE),
     SequenceEvent.STORED: (_NEVER, _FLOWING, _FLOWING, _IN_DOUBT, _HOLE, _REFUSED, _NEVER),
@@ -153,6 +158,9 @@ EVENT_OF: Mapping[BatchEnd, SequenceEvent | None] = {
     BatchEnd.SPLIT: None,
     # It goes out uncompressed, by the numbers that it has. Java compresses while records are appended.
     BatchEnd.CODEC_FAILED: None,
+    # No later answer matters, and the transaction's end brings another epoch. Java tries what has numbers to the end.
+    BatchEnd.GIVEN_UP: SequenceEvent.FAILED,
+    BatchEnd.GIVEN_UP_IN_DOUBT: SequenceEvent.UNKNOWN,
     # Nothing is numbered behind it.
     BatchEnd.ABORTED: None,
     # It keeps them. `on_recovered` does the same to partitions without batches.
@@ -213,7 +221,7 @@ class PartitionSequence:
         self.state = to  # first: what follows is derived, and done once more in a recovery
         self.is_disturbed = to in DISTURBED
         if self.is_disturbed:
-            self._manager.disturbed[self] = None
+            self._manager.on_disturbed(self)
         return to
 
     # Who may go.
@@ -232,7 +240,8 @@ class PartitionSequence:
         Source: Java RecordAccumulator.shouldStopDrainBatchesForPartition (4.1).
         """
         manager = self._manager
-        if not manager.has_producer_id:
+        if not manager.has_producer_id or (
+                manager.transactions is not None and not manager.transactions.may_number(batch.topic_partition)):
             return False
         oldest = self._oldest()
         if batch.base_sequence != NO_SEQUENCE:
@@ -242,7 +251,7 @@ class PartitionSequence:
         state = self.state
         if state is _FLOWING and (now_ms >= self.known_until_ms or batch.leader_epoch != self._known_leader_epoch
                                   or (batch.topic_id is not self._known_topic_id
-                                      and batch.topic_id != self._known_topic_id)):
+                                      and batch.topic_id != self._known_topic_id)) and not manager.is_sure_of_first:
             # Silence, or another leader, or another topic of that name; brokers before 2.8 tell no topic ids, and those
             # before 2.1 no leader epochs: there silence alone is seen.
             # Differs from Java, which pipelines. A broker that has forgotten us takes any number as its first: if it
@@ -294,7 +303,10 @@ class PartitionSequence:
         if self.owner is not current and self.owner != current:
             self.begin(current)
         if self.state is not _FLOWING:
-            self._move(SequenceEvent.NUMBERED)
+            self._move(SequenceEvent.NUMBERED_FOR_SURE if self._manager.is_sure_of_first else SequenceEvent.NUMBERED)
+        batch.is_transactional = self._manager.transactions is not None
+        if batch.is_transactional:
+            self._manager.on_numbered(batch.topic_partition)
         sequence = self.next_sequence
         self._newest = (*self._newest[1 - _WINDOW:], sequence)
         self.next_sequence = increment_sequence(sequence, batch.record_count)
@@ -388,6 +400,10 @@ class PartitionSequence:
             return ("batches behind it may be in the log, too, and a broker that was restarted knows only the last one "
                     f"of {me}")
         return None
+
+    def is_behind_another(self, batch: ProducerBatch) -> bool:
+        """Whether a batch with lower numbers is not decided: while that is missing, a broker refuses this one."""
+        return self._oldest() is not batch
 
     def has_outlived(self, batch: ProducerBatch, now_ms: int) -> bool:
         """Whether a batch that may be in the log was sent so long ago that no broker knows it again by its numbers."""

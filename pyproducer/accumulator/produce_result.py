@@ -9,23 +9,23 @@ Source:  Java ProduceRequestResult, FutureRecordMetadata (4.1). Differs from Jav
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, TypeVar
 
+from pyproducer.accumulator.concurrent_futures import ConcurrentState
 from pyproducer.accumulator.delivery_tally import Failure
 from pyproducer.accumulator.life import UNOWNED, Life
-from pyproducer.accumulator.meeting import Meeting
-from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
 from pyproducer.common.errors import KafkaError, KafkaTimeoutError, told_as_not_sent
 from pyproducer.common.loop_inbox import LoopInbox, Wake
 from pyproducer.common.records import RecordMetadata, ensure_callable
+from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import Acknowledgement, FutureRecordMetadata
 from pyproducer.record.layout import NO_TIMESTAMP
 
-log: logging.Logger = logging.getLogger(__name__)
+log: SenderLog = sender_log(__name__)
 
 OnCompletion = Callable[["RecordMetadata | None", "KafkaError | None"], object]
 """What a callback is: it gets where its record was stored, or why not."""
@@ -84,7 +84,7 @@ class ProduceRequestResult:
         """Write the outcome. Waiters are woken by `notify`, after the callbacks ran."""
         self.base_offset = base_offset
         self.log_append_time = log_append_time
-        self.error_for = error_for
+        self.error_for = None if error_for is None else _Placed(error_for, self.topic_partition)
         self.failure = failure
         self.end_linger = None
         # Under the lock: whoever adds a done callback and saw no outcome has added it when this returns, so the
@@ -104,18 +104,10 @@ class ProduceRequestResult:
 
     def on_wait(self) -> None:
         """Somebody begins to wait, however he does it: what he waits for does not linger for company."""
-        self._end_linger()
-        self._life.role.ring()  # where the sender's thread stands aside, it comes: nobody here takes its turn
-
-    def on_await(self) -> None:
-        """As `on_wait`, of tasks of the loop that sends; from it, which may take a turn of the sender itself."""
-        self._end_linger()
-        self._life.take_turn_in_loop(self)
-
-    def _end_linger(self) -> None:
         end_linger = self.end_linger
         if end_linger is not None:
             end_linger()
+        self._life.role.ring()  # where the sender's thread stands aside, it comes: nobody here takes its turn
 
     def wait(self, deadline_ms: int | None) -> bool:
         """Wait until the callbacks ran or the futures moved; False when the time is over first. None is no limit."""
@@ -169,6 +161,12 @@ class ProduceRequestResult:
             return outcome
         life = outcome._life
         deadline_ms = life.begin_wait("result()", timeout)
+        return life.run("result()", self._await_outcome, future, timeout, deadline_ms)
+
+    def _await_outcome(self, future: FutureRecordMetadata, timeout: float | None,
+                       deadline_ms: int | None) -> ProduceRequestResult:
+        outcome: ProduceRequestResult = future._result
+        life = outcome._life
         waiting, key = life.tally.waiting, object()
         try:
             waiting[key] = future  # a producer that is closed meanwhile does not say that nobody looked
@@ -224,7 +222,21 @@ class ProduceRequestResult:
             outcome.look(future._index)
         _call(fn, future)
 
-    def meeting_of(self, future: FutureRecordMetadata) -> Meeting:
+    def remove_done_callback(self, future: FutureRecordMetadata, fn: DoneCallback) -> int:
+        """Forget a callback that was added and not called; return how many times it was there."""
+        while True:
+            outcome = future._result
+            with outcome._lock:
+                if outcome is not future._result:
+                    continue
+                callbacks: list[DoneCallback] = future._done_callbacks or []
+                left = [added for added in callbacks if _of_application(added) != fn]
+                # A signal's handler that came in the middle may have added one; none comes between look and write.
+                if (future._done_callbacks or callbacks) is callbacks:
+                    future._done_callbacks = left or None
+                    return len(callbacks) - len(left)
+
+    def concurrent_state_of(self, future: FutureRecordMetadata) -> ConcurrentState:
         """Return where those meet who wait for a record among others, as concurrent.futures.wait() does."""
         outcome = future._result
         if not outcome._life.is_forked:  # what lingers is the parent's
@@ -236,24 +248,20 @@ class ProduceRequestResult:
                     continue
                 callbacks: list[DoneCallback] | None = future._done_callbacks
                 for fn in callbacks or ():
-                    if type(fn) is Meeting:
+                    if type(fn) is ConcurrentState:
                         return fn
-                meeting = Meeting(is_done=outcome.is_set, life=outcome._life)
-                added = [*(callbacks or ()), meeting]
-                # A signal's handler that came in the middle may have added one, a meeting perhaps; none comes between
-                # this look and the write.
+                state = ConcurrentState(is_done=outcome.is_set, life=outcome._life)
+                added = [*(callbacks or ()), state]
+                # A signal's handler that came in the middle may have added one; none comes between look and write.
                 if future._done_callbacks is callbacks:
                     future._done_callbacks = added
-                    return meeting
+                    return state
 
     def run_done_callbacks(self, future: FutureRecordMetadata) -> None:
         """Call what was added to a record that is done now; the sender's, once."""
-        with future._result._lock:  # against meeting_of
+        with future._result._lock:  # against concurrent_state_of
             callbacks = future._done_callbacks or []
-            # Those of awaits stay until they were called, for they may be called again: an event loop's turn can end
-            # here by Ctrl-C, and what is lost then would never wake its task.
-            if len(callbacks) != 1 or type(callbacks[0]) is not Wake:
-                future._done_callbacks = [fn for fn in callbacks if type(fn) in _LASTING] or None
+            future._done_callbacks = [fn for fn in callbacks if type(fn) is ConcurrentState] or None
         if self.failure is not None and any(map(is_heard, callbacks)):
             self.look(future._index)
         for fn in callbacks:
@@ -261,15 +269,8 @@ class ProduceRequestResult:
                 return
             try:
                 fn(future)
-            except BaseException as raised:  # whatever a callback raises changes nothing; no signal arrives there
-                if type(fn) is Wake and not isinstance(raised, Exception):
-                    raise
+            except BaseException:  # whatever a callback raises changes nothing; no signal arrives there
                 log.exception("a done callback of %r raised", future)
-        with future._result._lock:
-            left = future._done_callbacks
-            if left is not None:
-                future._done_callbacks = None if len(left) == 1 and type(left[0]) is Wake else [
-                    fn for fn in left if type(fn) is Meeting] or None
 
     def await_of(self, future: FutureRecordMetadata) -> Generator[Any, None, RecordMetadata]:
         """Wait for a record in an event loop."""
@@ -281,7 +282,7 @@ class ProduceRequestResult:
         wake = Wake(life.loop_inbox)
         self._add_done_callback(future, wake)
         # Once for all tasks of this turn of the loop: their records go together, and the sender is woken once.
-        wake.inbox.call_after_turn(outcome.on_await if wake.inbox is life.loop_inbox else outcome.on_wait)
+        wake.inbox.call_after_turn(outcome.on_wait)
         yield from wake.waiter
         return self.result_of(future, 0)
 
@@ -296,6 +297,36 @@ def move_future(future: FutureRecordMetadata, outcome: ProduceRequestResult, ind
     """Let a future look into another outcome from now on (the batch was split)."""
     with future._result._lock:
         future._index, future._result = index, outcome  # one step: who moves futures may have to do it again
+
+
+class _Placed:
+    """Gives the error of a record its topic and partition, for those who count failures by them.
+
+    One error may be that of many batches, so it is copied, once for all records that share it.
+    """
+
+    __slots__ = ("_error_for", "_given", "_own", "_place")
+
+    def __init__(self, error_for: Callable[[int], KafkaError], place: TopicPartition) -> None:
+        self._error_for = error_for
+        self._place = place
+        self._given: object = None
+        self._own: KafkaError | None = None
+
+    def __call__(self, index: int) -> KafkaError:
+        given: Any = self._error_for(index)
+        if not isinstance(given, KafkaError):  # the application's own, a partitioner's for one
+            return given  # type: ignore[no-any-return]  # it is one in all that is asked of it
+        topic, partition = self._place
+        known = None if partition == UNKNOWN_PARTITION else partition
+        if given.topic == topic and given.partition == known:
+            return given
+        own = self._own
+        if own is None or given is not self._given:
+            own = own_copy(given)
+            own.topic, own.partition = topic, known
+            self._given, self._own = given, own
+        return own
 
 
 def fail_future(future: FutureRecordMetadata, error: KafkaError) -> None:
@@ -328,7 +359,9 @@ def failed_future(topic_partition: TopicPartition, error: KafkaError, on_complet
         on_completion: The application's callback.
         life: The producer's.
     """
-    own = told_as_not_sent(error)
+    told = told_as_not_sent(error)
+    life.on_not_taken(told)
+    own = _Placed(lambda _index: own_copy(told), topic_partition)(0)
     result = ProduceRequestResult(topic_partition, life)
     failure = Failure(*topic_partition, 1, own, watched=0 if on_completion is not None else 1, is_accepted=False)
     result.set(-1, NO_TIMESTAMP, lambda _index: own, failure)
@@ -341,12 +374,9 @@ def failed_future(topic_partition: TopicPartition, error: KafkaError, on_complet
     return FutureRecordMetadata(result, 0, NO_TIMESTAMP, -1, -1, None)
 
 
-_LASTING = (Meeting, Wake)
-
-
 def is_heard(fn: Callable[[Any], object]) -> bool:
     """Whether a done callback tells somebody of the outcome; that of an await that was given up does not."""
-    return type(fn) is not Meeting and (type(fn) is not Wake or not fn.waiter.done())
+    return type(fn) is not ConcurrentState and (type(fn) is not Wake or not fn.waiter.done())
 
 
 def wait_in_loop(add_done_callback: Callable[[Callable[[Any], None]], None]) -> Generator[Any, None, None]:
@@ -365,6 +395,11 @@ def own_copy(error: E) -> E:
     if error.__cause__ is not None:
         own.__cause__ = error.__cause__
     return own
+
+
+def _of_application(added: DoneCallback) -> object:
+    """Return what was given as a done callback, of what was added for it."""
+    return added.args[1] if type(added) is partial and added.func is _call_in_loop else added
 
 
 def _call_in_loop(inbox: LoopInbox, fn: DoneCallback, future: FutureRecordMetadata) -> None:

@@ -24,11 +24,11 @@ from pyproducer.accumulator.produce_result import (
     log_raised,
     move_future,
 )
+from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError
-from pyproducer.common.loop_inbox import Wake
 from pyproducer.common.records import RecordMetadata
-from pyproducer.hotpath import ColumnChunk, FutureRecordMetadata, OpenBatch, run_callbacks
+from pyproducer.hotpath import ColumnChunk, FutureRecordMetadata, OpenBatch, Story, run_callbacks
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import close_records, write_header
 from pyproducer.record.compression import Compressor
@@ -64,6 +64,8 @@ class ProducerBatch:
         "created_ms",
         "encoded",
         "first_sent_ms",
+        "full_bytes",
+        "grown_future_count",
         "is_transactional",
         "last_error",
         "leader_epoch",
@@ -82,6 +84,7 @@ class ProducerBatch:
         "row_count",
         "skips_linger",
         "state",
+        "story",
         "topic_id",
         "topic_partition",
     )
@@ -90,6 +93,7 @@ class ProducerBatch:
                  reserved_bytes: int, is_split_batch: bool = False, life: Life = UNOWNED) -> None:
         self.topic_partition: TopicPartition = topic_partition
         self.created_ms: int = created_ms
+        self.story: Story = Story(created_ms)  # for those who ask why; nothing here reads it
         # Of buffer.memory; given back when the batch leaves its partition's list.
         self.reserved_bytes: int = reserved_bytes
         # Where it is; see batch_state.py, whose `move` alone writes it from here on.
@@ -101,6 +105,8 @@ class ProducerBatch:
         self.result: ProduceRequestResult = ProduceRequestResult(topic_partition, life)
         self._life = life
         self.open: OpenBatch = OpenBatch(self.result, write_limit_bytes)
+        self.full_bytes: int = write_limit_bytes  # from here on it does not linger, also where it may grow
+        self.grown_future_count: int = 0  # so many futures were charged for when it grew; see Partition
         self.record_count: int = 0  # how many records it holds; known when it is sealed
         self.ranges: list[RowRange] = []  # rows of send_batch; the other records have futures
         self.row_count: int = 0  # how many rows that is; known when the batch is done, too
@@ -122,6 +128,11 @@ class ProducerBatch:
         self.topic_id: UUID | None = None
         self.leader_epoch: int = -1
         self.leader_epoch_at_last_attempt: int = -1
+
+    def append(self, record: SerializedRecord) -> FutureRecordMetadata | None:
+        """Add a record and return its future; None when there is no room. The first record always has room."""
+        return self.open.try_append(record.timestamp, record.key_bytes, record.value_bytes, record.headers,
+                                    record.on_completion)
 
     def append_rows(self, rows: BatchRows, start: int, end: int) -> int:
         """Add rows of a send_batch until there is no room; return how many. The first record always has room."""
@@ -147,6 +158,16 @@ class ProducerBatch:
     def is_in_flight(self) -> bool:
         """Whether a request may read its bytes."""
         return self.state in READ_BY_A_REQUEST
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether it may take more than a batch should have."""
+        return self.open.write_limit_bytes > self.full_bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is sealed, or has as much as a batch should have."""
+        return self.open.is_closed or self.open.size_bytes >= self.full_bytes
 
     @property
     def future_count(self) -> int:
@@ -259,6 +280,7 @@ class ProducerBatch:
         share_bytes = self.reserved_bytes // len(batches)
         for batch in batches:
             batch.seal()
+            batch.story.follow(self.story)
             batch.attempts = self.attempts
             batch.may_be_in_log = self.may_be_in_log
             batch.retry_at_ms = self.retry_at_ms
@@ -317,11 +339,8 @@ class ProducerBatch:
         if self.ranges:
             return True
         for future in self.open.futures:
-            if future._on_completion is not None:
+            if future._on_completion is not None or future._done_callbacks is not None:
                 return True
-            for fn in future._done_callbacks or ():
-                if type(fn) is not Wake:
-                    return True
         return False
 
     def on_forked(self) -> None:

@@ -10,7 +10,7 @@ Source:  Java RecordAccumulator (4.1). Differs from Java: a batch stays in its p
 from __future__ import annotations
 
 import copy
-import logging
+from _thread import RLock
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,24 +18,26 @@ from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 from pyproducer.accumulator.append_result import AppendResult, AppendRowsResult
-from pyproducer.accumulator.batch_state import BatchState, move
+from pyproducer.accumulator.batch_state import WAITING, BatchState, move
 from pyproducer.accumulator.buffer_pool import BufferPool, LoopWaitError, Place
-from pyproducer.accumulator.life import UNOWNED, Life, Presence
-from pyproducer.accumulator.partition import Partition
+from pyproducer.accumulator.life import UNOWNED, Life
+from pyproducer.accumulator.partition import FUTURE_BYTES, Partition
 from pyproducer.accumulator.partition_sequence import BatchEnd, PartitionSequence
-from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.accumulator.producer_batch import BatchRows, ProducerBatch
+from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.accumulator.waiting_records import WaitingRecord, WaitingRecords
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
 from pyproducer.common.errors import NOT_SENT, UNKNOWN, KafkaError
 from pyproducer.common.limited_log import LimitedLog
-from pyproducer.common.waiting import release_in_child
+from pyproducer.common.sender_log import SenderLog, sender_log
+from pyproducer.common.waiting import is_owned, release_in_child
+from pyproducer.hotpath import HEADER_SIZE_BYTES, ORDER, Ledger
 from pyproducer.record.compression import Compressor, NoCompressor
 from pyproducer.transaction.transaction_manager import TransactionManager
 
-log: logging.Logger = logging.getLogger(__name__)
+log: SenderLog = sender_log(__name__)
 
 _SURPLUS_BYTES = 75
 """What record_size_upper_bound has above the smallest record: a batch's header of 61 and 14 for longer varints."""
@@ -46,11 +48,14 @@ others."""
 
 _NUMBER = attrgetter("number")
 
+NO_LIMIT_BYTES = 2**62
+
+_SPREAD_DIVISOR = 64
+"""A batch expires with its oldest record: it grows beyond batch.size only within this part of delivery.timeout.ms."""
+
 _UNCOMPRESSED = NoCompressor()
 
 Appended = TypeVar("Appended", AppendResult, AppendRowsResult)
-_Record = tuple[int, "bytes | None", "bytes | None", "Sequence[tuple[str, bytes | None]]", "OnCompletion | None"]
-"""The arguments of OpenBatch.try_append."""
 
 
 class ReadyCheckResult(NamedTuple):
@@ -81,6 +86,10 @@ class RecordAccumulator:
         batch_size_bytes: batch.size.
         linger_ms: linger.ms.
         delivery_timeout_ms: delivery.timeout.ms.
+        largest_batch_bytes: How far a batch grows beyond batch.size while another one of its partition waits before it;
+            None for not at all.
+        in_flight_bytes: What one node's requests in flight hold at most: batches grow only as long as each partition
+            that is busy has a share of it.
         pool: buffer.memory.
         compressor: Of closed batches.
         retry_backoff: How long a batch waits before another attempt.
@@ -89,22 +98,27 @@ class RecordAccumulator:
         sends_one_at_a_time: Whether one batch of a partition is on the wire at most.
         lingers_for_waiters: Whether a batch that somebody waits for lingers all the same.
         on_linger_ended: Told when a batch stops to linger, because a caller waits for it.
-        are_inside: Tell whether the current thread has a lock that is taken elsewhere, and that the sender needs.
-        are_inside_partitioner: The same of locks that it needs for records that wait for metadata.
         transaction_manager: Whose sequence numbers batches get; None without idempotence.
+        ledger: Told of each batch that ends.
 
     Attributes:
         busy: The partitions that hold batches, and for a moment one that does not any more: what the sender looks at in
             each turn. Whoever brings one meanwhile rings the sender. Written here only, with the partition's lock held.
+        largest_batch_bytes: See the argument.
     """
 
     def __init__(self, *, batch_size_bytes: int, linger_ms: int, delivery_timeout_ms: int, pool: BufferPool,
                  compressor: Compressor, retry_backoff: ExponentialBackoff, clock: Clock, life: Life = UNOWNED,
                  sends_one_at_a_time: bool = False, lingers_for_waiters: bool = True,
-                 on_linger_ended: Callable[[], None] = lambda: None, are_inside: Sequence[Callable[[], bool]] = (),
-                 are_inside_partitioner: Sequence[Callable[[], bool]] = (),
-                 transaction_manager: TransactionManager | None = None) -> None:
+                 on_linger_ended: Callable[[], None] = lambda: None,
+                 transaction_manager: TransactionManager | None = None,
+                 largest_batch_bytes: int | None = None, in_flight_bytes: int = NO_LIMIT_BYTES,
+                 ledger: Ledger | None = None) -> None:
+        self._ledger = Ledger() if ledger is None else ledger
         self._batch_size_bytes = batch_size_bytes
+        self._in_flight_bytes = in_flight_bytes
+        self._spread_ms = delivery_timeout_ms // _SPREAD_DIVISOR
+        self.largest_batch_bytes: int = batch_size_bytes if largest_batch_bytes is None else largest_batch_bytes
         self._linger_ms = linger_ms
         self._delivery_timeout_ms = delivery_timeout_ms
         self._pool = pool
@@ -116,16 +130,12 @@ class RecordAccumulator:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._make_sequence: Callable[[list[ProducerBatch]], PartitionSequence] | None = (
             None if transaction_manager is None else partial(PartitionSequence, manager=transaction_manager))
+        self._transactions = None if transaction_manager is None else transaction_manager.transactions
         self._codec_log = LimitedLog(log, "%d more batches, of %d records, went out uncompressed")
         self.busy: dict[Partition, None] = {}
         # The records that are in no batch yet; see producer/waiting_room.py.
         self.waiting: WaitingRecords = WaitingRecords(pool, pool.total_bytes // _WAITING_SHARE, clock, life,
                                                       self._is_in_list)
-        # Who tells whether the current thread has a lock: see is_inside_append.
-        self._are_inside: tuple[Callable[[], bool], ...] = (
-            self.waiting.is_inside, self.waiting.memory.is_inside, pool.is_inside, *life.are_inside,
-            *are_inside)
-        self._are_inside_partitioner = are_inside_partitioner
         self.is_closed: bool = False
         # Told when a batch stops to linger, because a caller waits for it.
         self._on_linger_ended = on_linger_ended
@@ -137,55 +147,70 @@ class RecordAccumulator:
 
     # The callers' side.
 
-    def append(self, topic: str, partition: int, timestamp: int, key: bytes | None, value: bytes | None,
-               headers: Sequence[tuple[str, bytes | None]], on_completion: OnCompletion | None, size_bytes: int,
-               max_block_ms: int) -> AppendResult:
+    def append(self, record: SerializedRecord, partition: int, max_block_ms: int) -> AppendResult:
         """Add one serialized record to the open batch of its partition.
 
         Blocks the caller while buffer.memory is exhausted; never does I/O.
 
         Args:
-            topic: Topic of the destination.
-            partition: Partition, already chosen.
-            timestamp: Epoch ms.
-            key: Serialized key or None.
-            value: Serialized value or None.
-            headers: Pairs of str and bytes or None.
-            on_completion: Called with (metadata, None) or (None, exception) on the sender thread.
-            size_bytes: Its `record_size_upper_bound`.
+            record: The record.
+            partition: Its partition, which is known.
             max_block_ms: Longest wait for memory, in ms.
 
         Raises:
             BufferExhaustedError: No memory within max_block_ms. Not sent.
             ProducerClosedError: The producer is closed. Not sent.
         """
+        topic = record.topic
         owner = self._partitions.get((topic, partition)) or self._create_partition(topic, partition)
-        if owner.is_inside():
-            raise self._life.inside("send()")
-        record = timestamp, key, value, headers, on_completion
-        with owner.lock:
-            result = self._append_record(owner, record, size_bytes, None)
-        if isinstance(result, int):
-            result = self._append_with_memory(owner, result, max_block_ms,
-                                              partial(self._append_record, owner, record, size_bytes))
-        return result
+        return self._run("send()", owner, partial(self._append_record, owner, record), max_block_ms)
 
-    def _append_record(self, owner: Partition, record: _Record, size_bytes: int,
-                       place: Place | None) -> AppendResult | int:
+    def _append_record(self, owner: Partition, record: SerializedRecord, place: Place | None) -> AppendResult | int:
         """Append to the open batch, or to a new one; see `_append_with_memory`. With the partition's lock held."""
-        if self.is_closed:
-            raise self._life.refusal()
-        result = owner.try_append(*record) if owner.batches else None
-        if result is not None:
-            return result
+        self.ensure_takes_records()
+        last, size_bytes = owner.open_batch(), record.size_bytes
+        if last is not None:
+            future = last.append(record)
+            if future is None and self._grow(owner, last, size_bytes):
+                future = last.append(record)
+            if future is not None:
+                return AppendResult(future, last, last.open.is_full, False)
+            last.seal()
         # A partition's first batch is taken to become full of records like this one.
         like_this = 1 + self._batch_size_bytes // (size_bytes - _SURPLUS_BYTES)
         batch = self._new_batch(owner, max(self._batch_size_bytes, size_bytes), like_this, self._batch_size_bytes)
-        future = batch.open.try_append(*record)
+        future = batch.append(record)
         assert future is not None, "the first record of a batch always has room"
         if not self._pool.charge(batch, owner.batches, place):
             return batch.reserved_bytes
         return AppendResult(future, batch, batch.open.is_full, True)
+
+    def _grow(self, owner: Partition, batch: ProducerBatch, size_bytes: int) -> bool:
+        """Let the open batch of a partition take twice as much, where it could not leave now anyway.
+
+        It could not while another one waits before it: for an answer, or for the sender's thread. What is one batch
+        then costs a request's share once. All busy partitions of a node still fit into its requests in flight, so that
+        none waits longer for its turn. Differs from Java, which closes it at batch.size; where that was set, this does
+        so, too. With the partition's lock held.
+        """
+        batches, limit_bytes = owner.batches, batch.open.write_limit_bytes
+        if (limit_bytes >= self.largest_batch_bytes or len(batches) < 2 or batches[-2].state not in WAITING
+                or self.has_split):  # then some topic's max.message.bytes is small
+            return False
+        new_limit_bytes = min(2 * limit_bytes, self.largest_batch_bytes)
+        if (batch.open.size_bytes + size_bytes > new_limit_bytes
+                or new_limit_bytes * len(self.busy) > self._in_flight_bytes
+                or self._clock.now_ms() - batch.created_ms > self._spread_ms):
+            return False
+        more_bytes = new_limit_bytes - limit_bytes
+        # For records like those that it has.
+        more_futures = batch.future_count * more_bytes // (batch.open.size_bytes - HEADER_SIZE_BYTES)
+        if not self._pool.extend(batch, more_bytes + FUTURE_BYTES * more_futures):
+            return False
+        batch.grown_future_count += more_futures
+        batch.full_bytes = min(batch.full_bytes, batch.open.size_bytes)  # it would have been sealed
+        batch.open.write_limit_bytes = new_limit_bytes
+        return True
 
     def append_rows(self, topic: str, partition: int, rows: BatchRows, start: int, end: int,
                     max_block_ms: int) -> AppendRowsResult:
@@ -209,20 +234,12 @@ class RecordAccumulator:
             ProducerClosedError: The producer is closed. Not sent.
         """
         owner = self._partitions.get((topic, partition)) or self._create_partition(topic, partition)
-        if owner.is_inside():
-            raise self._life.inside("send_batch()")
-        with owner.lock:
-            result = self._append_rows(owner, rows, start, end, None)
-        if isinstance(result, int):
-            result = self._append_with_memory(owner, result, max_block_ms,
-                                              partial(self._append_rows, owner, rows, start, end))
-        return result
+        return self._run("send_batch()", owner, partial(self._append_rows, owner, rows, start, end), max_block_ms)
 
     def _append_rows(self, owner: Partition, rows: BatchRows, start: int, end: int,
                      place: Place | None) -> AppendRowsResult | int:
         """Append to the open batch, or to a new one; see `_append_with_memory`. With the partition's lock held."""
-        if self.is_closed:
-            raise self._life.refusal()
+        self.ensure_takes_records()
         last = owner.open_batch()
         if last is not None:
             count = last.append_rows(rows, start, end)
@@ -239,6 +256,41 @@ class RecordAccumulator:
             return batch.reserved_bytes
         return AppendRowsResult(count, batch, batch.open.is_full, True)
 
+    def _run(self, call: str, owner: Partition, attempt: Callable[[Place | None], Appended | int],
+             max_block_ms: int) -> Appended:
+        self.ensure_in_no_step(call, owner.lock)
+        appended: Appended = self._life.run(call, self._append, owner, attempt, max_block_ms)
+        return appended
+
+    def ensure_takes_records(self) -> None:
+        """Do nothing while records are taken; with the lock held of what takes the record.
+
+        Raises:
+            IllegalStateError: The producer is closed, or no transaction is open. Not sent.
+        """
+        if self.is_closed:
+            raise self._life.refusal()
+        if self._transactions is not None:
+            self._transactions.ensure_may_send()
+
+    def ensure_in_no_step(self, call: str, *locks: RLock) -> None:
+        """Refuse a call out of a finalizer that came in the middle of a step of the sender's; that is not noted.
+
+        Raises:
+            IllegalStateError: The sender thread has a lock that the call needs: one of `locks`, or memory's. Not sent.
+        """
+        life = self._life
+        if life.is_on_sender_thread and any(map(is_owned, (
+                *locks, self._pool.lock, self.waiting.lock, self.waiting.memory.lock))):
+            raise life.nested(call)
+
+    def _append(self, partition: Partition, attempt: Callable[[Place | None], Appended | int],
+                max_block_ms: int) -> Appended:
+        """Call `attempt` with the partition's lock held, and again when there is memory; see `_append_with_memory`."""
+        with partition.lock:
+            result = attempt(None)
+        return self._append_with_memory(partition, result, max_block_ms, attempt) if isinstance(result, int) else result
+
     def _append_with_memory(self, partition: Partition, size_bytes: int, max_block_ms: int,
                             attempt: Callable[[Place], Appended | int]) -> Appended:
         """Wait for memory and call `attempt` with the partition's lock held, again and again, until it appended.
@@ -251,21 +303,18 @@ class RecordAccumulator:
                 place among those who wait; without memory it says how much a new batch takes.
         """
         place: Place | None = None
-        presence = Presence()
         try:
-            self._pool.ensure_not_inside(size_bytes)
-            self._life.enter(presence)
             place = self._pool.enter(size_bytes, max_block_ms)
             while True:
                 place.wait()
                 with partition.lock:
                     result = attempt(place)
                 if not isinstance(result, int):
+                    result.batch.story.memory_ms = place.waited_ms
                     return result
         finally:
             if place is not None:
                 place.leave()
-            presence.leave()
 
     def _new_batch(self, partition: Partition, size_bytes: int, first_future_count: int,
                    limit_bytes: int) -> ProducerBatch:
@@ -275,6 +324,8 @@ class RecordAccumulator:
         reserved_bytes = min(size_bytes + partition.bookkeeping_bytes(first_future_count), self._pool.total_bytes)
         batch = ProducerBatch(partition.topic_partition, created_ms=self._clock.now_ms(),
                               write_limit_bytes=limit_bytes, reserved_bytes=reserved_bytes, life=self._life)
+        if partition.batches:
+            partition.batches[-1].story.due_ms = batch.created_ms
         if not self.lingers_for_waiters:
             batch.result.end_linger = partial(self._end_linger, batch)
         return batch
@@ -297,6 +348,21 @@ class RecordAccumulator:
             with partition.lock:
                 pass
 
+    def close_off(self) -> None:
+        """Let no record into any batch that is there, and none linger; the sender's, once no more records are taken.
+
+        As in `close`: who saw that records are taken holds a lock until his record is in a batch, or in the waiting
+        room. The compiled road takes none, but what it appends to is sealed here.
+        """
+        for partition in list(self._partitions.values()):
+            with partition.lock:
+                last = partition.open_batch()
+                if last is not None:
+                    last.seal()
+        with self.waiting.lock:
+            pass
+        self.hurry_all()
+
     def on_forked(self) -> None:
         """In a child process: refuse records, and wake those who wait. What is in here is the parent's.
 
@@ -310,23 +376,6 @@ class RecordAccumulator:
         for batch in self.batches():
             batch.on_forked()
         self.close()
-
-    def is_inside_append(self) -> bool:
-        """Whether the current thread has a lock that the sender needs: it runs a signal's handler, or a finalizer."""
-        if self.waiting.queues:  # from there records may come to any partition
-            return self.is_inside_any_append()
-        for is_inside in self._are_inside:
-            if is_inside():
-                return True
-        for partition in list(self.busy):  # noqa: SIM110 - who waits for a record pays for each call
-            if partition.is_inside():
-                return True
-        return False
-
-    def is_inside_any_append(self) -> bool:
-        """Whether it has a lock that anybody needs: of who closes, who sends, or the sender."""
-        return (any(is_inside() for is_inside in (*self._are_inside, *self._are_inside_partitioner))
-                or any(partition.is_inside() for partition in list(self._partitions.values())))
 
     def incomplete(self) -> list[ProducerBatch]:
         """Return the batches whose outcome is not decided, in order of each partition."""
@@ -360,7 +409,7 @@ class RecordAccumulator:
         unknown_leader_topics: set[str] = set()
         next_check_delay_ms = NEVER_MS
         next_expiry_ms = now_ms + self._delivery_timeout_ms
-        is_hurried = self.is_closed or (self._linger_ms > 0 and self._pool.queued_count > 0)
+        is_hurried = self._is_hurried()
         for partition in list(self.busy):
             batches = partition.batches
             if not batches:  # a caller got no memory for its first batch
@@ -372,6 +421,10 @@ class RecordAccumulator:
             if expiry_ms <= now_ms:
                 expiry_ms = self._seal_expired(partition, now_ms, expired)
             next_expiry_ms = min(next_expiry_ms, expiry_ms)
+            last = batches[-1]
+            if last.has_grown and now_ms - last.created_ms > self._spread_ms and last.state is BatchState.OPEN:
+                with partition.lock:
+                    last.seal()  # what comes now shall not expire with what it began with
             first = partition.head()
             if first is None:
                 continue
@@ -389,14 +442,8 @@ class RecordAccumulator:
             partition.topic_id = table.topic_id
             node_id = info.leader.node_id
             partitions.setdefault(node_id, []).append(partition)
-            if first.attempts:
-                wait_ms = first.backoff_left_ms(now_ms)
-                is_due = wait_ms == 0
-            else:
-                wait_ms = first.created_ms + self._linger_ms - now_ms
-                is_due = (wait_ms <= 0 or is_hurried or first.skips_linger or batches[-1] is not first
-                          or first.open.is_full)
-            if is_due:
+            wait_ms = self._wait_ms(batches, first, now_ms, is_hurried=is_hurried)
+            if wait_ms == 0:
                 ready_nodes[node_id] = info.leader
             else:
                 # The delay is a guess, as in Java: another record may make the batch ready earlier, and wakes the
@@ -404,6 +451,21 @@ class RecordAccumulator:
                 next_check_delay_ms = min(next_check_delay_ms, wait_ms)
         return ReadyCheckResult(expired, next_expiry_ms - now_ms, ready_nodes, partitions, next_check_delay_ms,
                                 unknown_leader_topics)
+
+    def _is_hurried(self) -> bool:
+        """Whether nothing lingers: the producer closes, or callers wait for memory."""
+        return self.is_closed or (self._linger_ms > 0 and self._pool.queued_count > 0)
+
+    def _wait_ms(self, batches: list[ProducerBatch], first: ProducerBatch, now_ms: int, *, is_hurried: bool) -> int:
+        """Return how long the first waiting batch of a partition lingers, or backs off, from now on; 0 when it may go.
+
+        Source: Java RecordAccumulator.batchReady (4.1).
+        """
+        if first.attempts:
+            return first.backoff_left_ms(now_ms)
+        if is_hurried or first.skips_linger or batches[-1] is not first or first.is_full:
+            return 0
+        return max(0, first.created_ms + self._linger_ms - now_ms)
 
     def _seal_expired(self, partition: Partition, now_ms: int, expired: list[ProducerBatch]) -> int:
         """Seal the batches of a partition whose delivery.timeout.ms passed, wherever they are, and note them.
@@ -421,8 +483,8 @@ class RecordAccumulator:
             expired.append(batch)
         return NEVER_MS
 
-    def drain(self, node_id: int, partitions: list[Partition], max_size_bytes: int,
-              now_ms: int) -> tuple[list[ProducerBatch], bool]:
+    def drain(self, node_id: int, partitions: list[Partition], max_size_bytes: int, now_ms: int, *,
+              only_due: bool = False) -> tuple[list[ProducerBatch], bool]:
         """Make one request's worth of batches ready for a node: sealed, compressed, numbered, with headers.
 
         Args:
@@ -430,6 +492,7 @@ class RecordAccumulator:
             partitions: What waits for it, as `ready` found it; one or more. They are put in order.
             max_size_bytes: max.request.size; a single batch above it goes alone.
             now_ms: Monotonic time, in ms.
+            only_due: Whether what lingers stays, although a request leaves that would take it along.
 
         Returns:
             At most one batch of each partition; and whether there is more for another request.
@@ -441,6 +504,7 @@ class RecordAccumulator:
         drained: list[ProducerBatch] = []
         size_bytes = 0
         has_more = False
+        is_hurried = only_due and self._is_hurried()
         count = len(partitions)
         start = 0
         if count > 1:  # so that no partition starves while requests are full
@@ -452,12 +516,15 @@ class RecordAccumulator:
             first = partition.head()
             if first is None or (first.attempts and first.backoff_left_ms(now_ms)):
                 continue
+            if only_due and self._wait_ms(partition.batches, first, now_ms, is_hurried=is_hurried):
+                continue
             first.leader_epoch, first.topic_id = partition.leader_epoch, partition.topic_id
             if drained and size_bytes + first.size_bytes > max_size_bytes:
                 self._drain_start[node_id] = partition.number  # it is the first next time
                 return drained, True
             sequence = partition.sequence
             if sequence is not None and not sequence.can_send(first, now_ms):
+                first.story.reason = ORDER
                 continue
             with partition.lock:
                 first.seal()
@@ -527,6 +594,7 @@ class RecordAccumulator:
             if last is not None:  # of a time when the topic was known; what it takes now would overtake these
                 last.seal()
             self.busy[partition] = None
+            self._ledger.waited_outside(batch.story, self._clock.now_ms())
             self.waiting.memory.hand_over(records, batch, partition.batches)
 
     def on_suspended(self, slept_ms: int) -> None:
@@ -568,23 +636,27 @@ class RecordAccumulator:
             batches = partition.batches
             if batch in batches:
                 if batches[-1] is batch:
-                    partition.last_future_count = batch.record_count - batch.row_count
+                    partition.last_future_count = batch.record_count - batch.row_count - batch.grown_future_count
+                self._ledger.on_end(batch)
                 self._pool.release(batch, batches)
             if not batches:
                 self.busy.pop(partition, None)  # it is looked at no more
 
-    def abort_batches(self, error: KafkaError, *, only_undrained: bool = False) -> int:
+    def abort_batches(self, error: KafkaError, *, only_undrained: bool = False, of_transaction: bool = False) -> int:
         """Fail what is incomplete: batches, and the records that wait for metadata.
 
         Args:
             error: What their futures get; with outcome unknown where the records may be in the log.
             only_undrained: Only batches that are not on the wire. Else nothing is there any more: it was discarded.
+            of_transaction: As `only_undrained`, and records that wait for metadata, too: their transaction is given up.
 
         Returns:
             How many records failed.
         """
         aborted = 0
-        for queue in [] if only_undrained else list(self.waiting.queues.values()):
+        only_undrained |= of_transaction
+        fails_waiting = of_transaction or not only_undrained
+        for queue in list(self.waiting.queues.values()) if fails_waiting else []:
             self.waiting.resume(queue)  # first: a batch tells the futures that look into it
         for batch in self.batches():
             if not (only_undrained and batch.is_in_flight):
@@ -597,7 +669,8 @@ class RecordAccumulator:
                     batch.seal()
                 aborted += batch.record_count
                 if partition.sequence is not None:
-                    partition.sequence.on_end(batch, BatchEnd.ABORTED)
+                    partition.sequence.on_end(batch, BatchEnd.ABORTED if not of_transaction else (
+                        BatchEnd.GIVEN_UP_IN_DOUBT if batch.may_be_in_log else BatchEnd.GIVEN_UP))
                 if batch.may_be_in_log or batch.state is BatchState.ON_WIRE:
                     batch.fail(partial(_with_outcome, error, UNKNOWN))
                 elif batch.attempts:
@@ -605,13 +678,18 @@ class RecordAccumulator:
                 else:  # whatever was refused, the producer's id for one, these records were not
                     batch.fail(partial(_with_outcome, error, NOT_SENT))
                 self.finish(batch)
-        return aborted if only_undrained else aborted + self.waiting.fail_all(error)
+        return aborted + self.waiting.fail_all(error) if fails_waiting else aborted
 
     def pool_that_lacks(self, why: LoopWaitError) -> BufferPool:
         """Return whose memory a postponed record waits for: the whole's where its part has enough."""
         part = self.waiting.memory
         is_whole = why.pool is part and part.has_room(why.size_bytes, None)
         return part.whole if is_whole else why.pool
+
+    @property
+    def compresses(self) -> bool:
+        """Whether batches are compressed."""
+        return self._compressor.codec_id != 0
 
     @property
     def whole_pool(self) -> BufferPool:
@@ -633,6 +711,15 @@ class RecordAccumulator:
                 if len(partition.batches) == 1:
                     return partition.batches[0]
         return None
+
+    def is_empty(self) -> bool:
+        """Whether there is no record: none that is not done, none that is not told, none that a request reads."""
+        return not any(partition.batches for partition in list(self.busy)) and not self.waiting.has_any()
+
+    def waiting_partitions(self) -> list[TopicPartition]:
+        """Return the partitions that hold batches which are not done."""
+        return [partition.topic_partition for partition in list(self.busy)
+                if any(not batch.is_done for batch in list(partition.batches))]
 
     def has_undrained(self) -> bool:
         """Whether any partition holds a batch that waits to be sent."""

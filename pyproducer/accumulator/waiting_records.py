@@ -19,20 +19,20 @@ from __future__ import annotations
 from _thread import RLock
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Union
+from typing import Union
 
 from pyproducer.accumulator.buffer_pool import BufferPool
 from pyproducer.accumulator.delivery_tally import Failure
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.part_pool import PartPool
 from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES
-from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult, fail_future, move_future
+from pyproducer.accumulator.produce_result import ProduceRequestResult, fail_future, move_future
 from pyproducer.accumulator.producer_batch import ProducerBatch
+from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
 from pyproducer.common.errors import KafkaError, told_as_not_sent
-from pyproducer.common.records import Header
-from pyproducer.common.waiting import asker, release_in_child
+from pyproducer.common.waiting import release_in_child
 from pyproducer.hotpath import HEADER_SIZE_BYTES, FutureRecordMetadata
 from pyproducer.record.layout import NO_TIMESTAMP
 
@@ -45,33 +45,39 @@ Key = Union[str, "tuple[str, int]"]
 
 
 class WaitingRecord:
-    """One record that waits, with all that a partitioner and a batch want of it."""
+    """One record that waits.
 
-    __slots__ = ("batch", "deadline_ms", "future", "headers", "index", "key", "key_bytes", "outcome", "partition",
-                 "reserved_bytes", "sent_ms", "size_bytes", "timestamp", "topic", "value", "value_bytes")
+    Attributes:
+        serialized: The record.
+        partition: Its partition; None until it is chosen.
+        size_bytes: What it takes of a batch that it shares.
+        sent_ms: When it came.
+        deadline_ms: When it is given up.
+        reserved_bytes: What it holds of buffer.memory; 0 once its batch has that.
+        outcome: Its own, until it is in a batch.
+        future: Its future.
+        batch: The batch that it is, or is about to be, in.
+        index: Its number there.
+    """
 
-    def __init__(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None, value: Any,
-                 value_bytes: bytes | None, headers: tuple[Header, ...], on_completion: OnCompletion | None,
-                 size_bytes: int, sent_ms: int, deadline_ms: int, life: Life) -> None:
-        self.topic: str = topic
-        self.partition: int | None = partition  # None until it is chosen
-        self.timestamp: int = timestamp
-        self.key: Any = key
-        self.key_bytes: bytes | None = key_bytes
-        self.value: Any = value
-        self.value_bytes: bytes | None = value_bytes
-        self.headers: tuple[Header, ...] = headers
-        self.size_bytes: int = size_bytes - HEADER_SIZE_BYTES  # of a batch that it shares
+    __slots__ = ("batch", "deadline_ms", "future", "index", "outcome", "partition", "reserved_bytes", "sent_ms",
+                 "serialized", "size_bytes")
+
+    def __init__(self, record: SerializedRecord, sent_ms: int, deadline_ms: int, life: Life) -> None:
+        key, value = record.key_bytes, record.value_bytes
+        self.serialized: SerializedRecord = record
+        self.partition: int | None = record.partition
+        self.size_bytes: int = record.size_bytes - HEADER_SIZE_BYTES
         self.sent_ms: int = sent_ms
         self.deadline_ms: int = deadline_ms
-        self.reserved_bytes: int = size_bytes + CHARGE_BYTES
-        self.outcome: ProduceRequestResult = ProduceRequestResult(
-            TopicPartition(topic, UNKNOWN_PARTITION if partition is None else partition), life)
+        self.reserved_bytes: int = record.size_bytes + CHARGE_BYTES
+        self.outcome: ProduceRequestResult = ProduceRequestResult(TopicPartition(
+            record.topic, UNKNOWN_PARTITION if record.partition is None else record.partition), life)
         self.future: FutureRecordMetadata = FutureRecordMetadata(
-            self.outcome, 0, timestamp, -1 if key_bytes is None else len(key_bytes),
-            -1 if value_bytes is None else len(value_bytes), on_completion)
+            self.outcome, 0, record.timestamp, -1 if key is None else len(key), -1 if value is None else len(value),
+            record.on_completion)
         self.batch: ProducerBatch | None = None
-        self.index: int = 0  # in the batch
+        self.index: int = 0
 
     @property
     def is_moved(self) -> bool:
@@ -163,9 +169,7 @@ class WaitingRecords:
         self.memory: PartPool = PartPool(whole, memory_bytes, clock, life, count_held=self.held_bytes)
         self._life = life
         self._is_in_list = is_in_list
-        self.lock: RLock = life.locks.rlock()  # reentrant only so that it can be asked who has it: see is_inside
-        # Whether the current thread has the lock: it is in a signal's handler, or a finalizer, that came in the middle.
-        self.is_inside: Callable[[], bool] = asker(self.lock)
+        self.lock: RLock = life.locks.rlock()  # reentrant only so that a fork finds out whose it is
         self.queues: dict[Key, WaitingQueue] = {}
 
     def has_any(self) -> bool:

@@ -252,6 +252,24 @@ def test_end_flush_when_it_comes_in_the_middle_of_a_failure_then_that_is_describ
     assert kept
 
 
+def test_end_flush_when_records_fail_while_it_counts_then_it_describes_none_that_it_did_not_count() -> None:
+    """The counts were read first, and what failed until the first failures were looked at was among those."""
+    tally = DeliveryTally()
+    kept = [fail(tally, text="counted")]
+    count = tally._failed_counts
+
+    def count_late() -> Any:
+        counts = count()
+        if len(kept) < 3:
+            kept.append(fail(tally, text="meanwhile"))
+        return counts
+
+    tally._failed_counts = count_late  # type: ignore[method-assign]
+    failed = tally.end_flush(tally.period, raises_all=True)
+    assert failed is not None
+    assert sum(one.count for one in failed.errors) == sum(failed.failed.values()) == 3
+
+
 def test_end_flush_when_an_error_is_the_applications_own_then_it_is_told_as_text_and_pickles() -> None:
     class Odd(Exception):
         outcome = "not_sent"

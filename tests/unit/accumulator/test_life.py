@@ -140,3 +140,63 @@ def test_wait_when_nobody_rings_it_in_a_child_then_it_is_woken_there() -> None:
     with pytest.raises(ForkedProducerError):
         life.wait(life.locks.cell(), None)
     life.wake_in_child()
+
+
+def test_call_when_it_comes_in_the_middle_of_another_then_it_is_refused_and_that_one_goes_on() -> None:
+    life = life_in(LifeState.OPEN)
+    told: list[str] = []
+
+    def nested() -> str:
+        assert life.is_inside_call
+        with pytest.raises(IllegalStateError, match=r"flush\(\) was called in the middle of another call"):
+            life.run("flush()", told.append, "flush")
+        assert life.is_inside_call, "who was refused does not end what he came into"
+        thread = threading.Thread(target=life.run, args=("send()", told.append, "another thread"))
+        thread.start()
+        thread.join(GIVE_UP_S)
+        return "done"
+
+    assert life.run("send()", nested) == "done"
+    assert told == ["another thread"]
+    assert not life.inside
+    with pytest.raises(ZeroDivisionError):
+        life.run("send()", lambda: 1 // 0)
+    assert not life.is_inside_call
+    assert not life.inside
+
+
+def test_note_when_two_interrupts_left_it_then_it_is_forgotten_by_the_next_call() -> None:
+    """The traceback of the second may be kept, as an interactive interpreter does: he was inside for ever."""
+    life = life_in(LifeState.OPEN)
+    life.inside[threading.get_ident()] = threading.Lock()  # nobody has it
+    assert not life.is_inside_call
+    assert not life.inside
+    assert life.run("send()", lambda: 5) == 5
+
+
+def test_note_when_a_finalizer_calls_as_it_is_made_then_the_call_is_inside_all_the_same(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was written before its lock was taken: the finalizer took it for one that was left, and removed it."""
+    life = life_in(LifeState.OPEN)
+    real = threading.get_ident
+    seen: list[bool] = []
+
+    def get_ident() -> int:  # as if the collector ran there
+        monkeypatch.setattr(threading, "get_ident", real)
+        life.run("flush()", lambda: None)
+        return real()
+
+    def step() -> None:
+        seen.append(life.is_inside_call)
+
+    monkeypatch.setattr(threading, "get_ident", get_ident)
+    life.run("send()", step)
+    assert seen == [True]
+
+
+def test_future_when_its_lock_is_held_by_the_thread_then_a_call_is_in_the_middle_of_that() -> None:
+    """A handler's send() waited for memory that the sender gives back when it has told futures, with their lock."""
+    life = life_in(LifeState.OPEN)
+    with life.futures_lock, pytest.raises(IllegalStateError, match="in the middle"):
+        life.run("send()", lambda: None)
+    assert life.run("send()", lambda: 5) == 5

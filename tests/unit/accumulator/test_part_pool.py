@@ -179,7 +179,7 @@ class Handler:
 def make_dirty(pools: Pools) -> None:
     """As a caller does who was interrupted in the middle of a charge."""
     for pool in (pools.whole, pools.part):
-        pool._step = object()
+        pool._is_dirty = True
 
 
 STEPS: dict[str, Callable[[Pools, list[Holder]], object]] = {
@@ -196,13 +196,11 @@ STEPS: dict[str, Callable[[Pools, list[Holder]], object]] = {
 }
 
 
-@pytest.mark.parametrize("does", ["looks", "charges", "charges the whole", "charges and gives back"])
 @pytest.mark.parametrize("is_dirty", [False, True])
 @pytest.mark.parametrize("step", STEPS)
-def test_memory_when_a_handler_comes_before_any_line_of_a_step_then_it_is_right_to_the_byte(
-        step: str, *, is_dirty: bool, does: str) -> None:
-    """A handler's send() in the middle of a recount, or between two writes, left the pool clean with a wrong sum: so
-    many bytes were lost, or given twice, until the producer was closed."""
+def test_memory_when_a_handler_looks_before_any_line_of_a_step_then_it_is_right_to_the_byte(
+        step: str, *, is_dirty: bool) -> None:
+    """Whoever asks in the middle of a step must not count for it: more he cannot do there, see Life.run."""
     at = 0
     while True:
         at += 1
@@ -216,15 +214,8 @@ def test_memory_when_a_handler_comes_before_any_line_of_a_step_then_it_is_right_
             make_dirty(pools)
 
         def handle(pools: Pools = pools) -> None:
-            if does == "looks":
-                assert pools.part.available_bytes <= 250
-                assert pools.whole.available_bytes <= 1000
-            elif does == "charges the whole":
-                assert pools.whole.charge(Holder(7), pools.outside)
-            else:
-                holder = pools.charge(7)
-                if does != "charges":
-                    pools.part.release(holder, pools.inside)
+            pools.part.available_bytes  # noqa: B018 - it must not write
+            pools.whole.available_bytes  # noqa: B018
 
         with Handler(handle, at) as handler:
             STEPS[step](pools, holders)
@@ -234,19 +225,3 @@ def test_memory_when_a_handler_comes_before_any_line_of_a_step_then_it_is_right_
         if handler.left > 0:
             break
     assert at > 3
-
-
-def test_line_when_a_handler_takes_one_who_is_gone_out_of_it_then_the_next_keeps_his_place() -> None:
-    """The look at who is first took the next one out, too: he was never rung."""
-    for at in range(1, 60):
-        pools = Pools()
-        holder = pools.charge(250)
-        del_place = pools.part.enter(100, 1000)  # and never left: who was interrupted
-        del_place.cell = None  # type: ignore[assignment]
-        waiting = pools.part.enter(100, 1000)
-        with Handler(lambda pools=pools: pools.part.has_room(1, None), at):  # type: ignore[misc]
-            pools.part.release(holder, pools.inside)
-        assert not waiting.cell.locked(), at
-        assert pools.part.charge(Holder(100), pools.inside, waiting), at
-        waiting.leave()
-        assert pools.part.queued_count == 0

@@ -123,6 +123,7 @@ def setup() -> Setup:
 # In order of the states; a dot is what cannot be.
 CELLS = {
     SequenceEvent.NUMBERED: "alone alone flowing . . . .",
+    SequenceEvent.NUMBERED_FOR_SURE: "flowing flowing flowing . . . .",
     SequenceEvent.LOST_SIGHT: "fresh alone alone in_doubt hole refused bump_due",
     SequenceEvent.STORED: ". flowing flowing in_doubt hole refused .",
     SequenceEvent.REFUSED: ". refused refused refused refused refused .",
@@ -156,7 +157,8 @@ def test_ends_when_a_batch_has_numbers_then_each_is_one_event_or_none() -> None:
         BatchEnd.STORED: "STORED", BatchEnd.REFUSED: "REFUSED", BatchEnd.UNDECIDED: "UNKNOWN",
         BatchEnd.REJECTED: "FAILED", BatchEnd.UNKNOWN: "UNKNOWN", BatchEnd.EXPIRED_ON_THE_WIRE: "UNKNOWN",
         BatchEnd.EXPIRED_IN_DOUBT: "UNKNOWN", BatchEnd.EXPIRED: "FAILED", BatchEnd.SPLIT: None,
-        BatchEnd.CODEC_FAILED: None, BatchEnd.ABORTED: None, BatchEnd.RECOVERED: "LOST_SIGHT"}
+        BatchEnd.CODEC_FAILED: None, BatchEnd.ABORTED: None, BatchEnd.RECOVERED: "LOST_SIGHT",
+        BatchEnd.GIVEN_UP: "FAILED", BatchEnd.GIVEN_UP_IN_DOUBT: "UNKNOWN"}
 
 
 @pytest.mark.parametrize("end", BatchEnd)

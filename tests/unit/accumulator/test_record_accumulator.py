@@ -16,11 +16,12 @@ from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartition
 from pyproducer.common.errors import BufferExhaustedError, KafkaTimeoutError, ProducerClosedError
-from pyproducer.hotpath import ColumnChunk, items_column, record_size_upper_bound, sort_rows
+from pyproducer.hotpath import ColumnChunk, items_column, sort_rows
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.compression import compressor_for
 from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
+from tests.support.serialized import append
 
 # What Setup's batches reserve: the first is taken to become full of records like its first, three more in 200 bytes;
 # the second is charged for what the first holds.
@@ -52,8 +53,7 @@ class Setup:
             clock=self.clock, **how)
 
     def append(self, partition=0, value=b"v" * 50, key=None, callback=None):
-        return self.accumulator.append("t", partition, 1234, key, value, (), callback,
-                                       record_size_upper_bound(key, value, ()), 0)
+        return append(self.accumulator, "t", partition, 1234, value, key, callback)
 
     def drain(self, leaders=(0, 1, 0), nodes=NODES, size=100_000, where=None):
         """What the sender does: drain, and hand over to the client."""
@@ -247,6 +247,12 @@ def append_one(setup, kind):
         setup.accumulator.append_rows("t", 0, rows_of(b"r"), 0, 1, 0)
 
 
+def on_another_thread(call):
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join(GIVE_UP_S)
+
+
 class Meanwhile:
     """The first caller who opens a batch gets no memory for it; while he waits, `meanwhile` happens."""
 
@@ -260,7 +266,7 @@ class Meanwhile:
 
         def wait(place):
             place.leave()  # or he is the first in line
-            self.meanwhile()
+            on_another_thread(self.meanwhile)
 
         monkeypatch.setattr(BufferPool, "charge", refuse_once)
         monkeypatch.setattr(Place, "wait", wait)
@@ -332,6 +338,8 @@ def test_append_when_it_waited_for_memory_then_the_new_batch_is_as_old_as_its_op
     charge, refusals = setup.pool.charge, [False]
 
     class PlaceOfOneWhoWaits:
+        waited_ms = 900
+
         def wait(self):
             setup.clock.advance(900)
 
@@ -378,7 +386,7 @@ def test_close_when_a_caller_waits_for_memory_then_it_raises_there():
 
     def wait():
         try:
-            setup.accumulator.append("t", 1, 1234, None, b"v" * 50, (), None, 132, 3_600_000)
+            append(setup.accumulator, "t", 1, 1234, b"v" * 50, max_block_ms=3_600_000)
         except ProducerClosedError as error:
             errors.append(error)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sysconfig
+from array import array
 
 import pytest
 
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.cluster import TopicPartition
-from pyproducer.hotpath import IMPL, OpenBatch
+from pyproducer.hotpath import IMPL, ColumnChunk, OpenBatch, items_column
+from pyproducer.record.batch_reader import read_batches
+from pyproducer.record.batch_writer import write_header
 from pyproducer.record.compression import compressor_for
 
 SIZE = 64 * 1024
@@ -63,3 +66,23 @@ def test_storage_when_batches_of_many_sizes_come_and_go_then_each_holds_its_own_
         for number, batch in enumerate(batches):
             batch.try_append(1, None, bytes([number]) * (size // 2), (), None)
         assert all(bytes([number]) * (size // 2) in batch.buffer for number, batch in enumerate(batches))
+
+
+def test_rows_when_their_batch_moves_into_a_used_storage_then_none_is_left_behind():
+    """Rows are counted when the call ends, so what it had written was not moved, and rows of another batch were sent.
+
+    A batch of 256 KiB begins with half of that, and takes a storage that another one left when it needs more.
+    """
+    for letter in (b"a", b"b", b"c"):
+        values = tuple(letter * 900 + b"%06d" % number for number in range(270))
+        batch = OpenBatch(None, 4 * SIZE)
+        batch.try_append(1000, None, letter, (), None)
+        chunk = ColumnChunk(0, items_column(values, 0, len(values)), None, None, None)
+        _, count = chunk.append_to(batch, array("q", [1000] * len(values)), array("i", range(len(values))), 0,
+                                   len(values))
+        write_header(batch.buffer, codec_id=0, record_count=batch.record_count, base_timestamp=1000,
+                     max_timestamp=1000)
+        read = [record.value for one in read_batches(bytes(batch.buffer)) for record in one]
+        assert count == len(values)
+        assert read == [letter, *values]
+        del batch

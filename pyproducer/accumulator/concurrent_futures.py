@@ -1,10 +1,10 @@
 """What concurrent.futures.wait() and as_completed() install themselves in, for one future of a record or of columns.
 
 They read three private attributes of a concurrent.futures.Future: `_condition`, `_state`, `_waiters`, which have been
-the same from Python 3.2 to 3.14. Ours have none of their own: most are never waited for together, so there is a meeting
-only for those that are. That of a record is among its done callbacks, also after these ran.
+the same from Python 3.2 to 3.14. Ours have none of their own: most are never waited for together, so there is one
+of these for each that is. That of a record is among its done callbacks, also after these ran.
 
-Road:    wait(), as_completed() -> [meeting] <- the record's outcome, or that of all rows
+Road:    wait(), as_completed() -> [concurrent state] <- the record's outcome, or that of all rows
 Thread:  any; `condition` guards the rest.
 Source:  concurrent.futures._base; ours.
 """
@@ -19,8 +19,8 @@ from pyproducer.accumulator.life import Life
 PENDING, FINISHED = "PENDING", "FINISHED"
 
 
-class Meeting:
-    """Who waits for a future among others; as a record's done callback it tells them.
+class ConcurrentState:
+    """What they look at, and who waits for the future; as a record's done callback it notifies them.
 
     Args:
         is_done: Whether the outcome was decided before.
@@ -37,7 +37,7 @@ class Meeting:
         self._life = life
 
     @property
-    def their_state(self) -> str:
+    def name(self) -> str:
         """Whether it is done, for who is about to wait.
 
         He is refused here, not where he asks for `condition`: by now he has acquired all, and what is raised releases
