@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from pyproducer.accumulator.batch_future import BatchFuture, BatchMetadata
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from pyproducer.common.consumer_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from pyproducer.common.delivery_summary import DeliverySummary, TopicDeliveries
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
@@ -36,6 +37,7 @@ from pyproducer.common.errors import (
     KafkaTimeoutError,
     LocalProtocolError,
     OutOfOrderSequenceError,
+    PartitionerError,
     ProducerClosedError,
     ProducerDeadError,
     ProtocolError,
@@ -45,6 +47,7 @@ from pyproducer.common.errors import (
     RetriableError,
     SchemaError,
     SerializationError,
+    TransactionAbortedError,
     TransportError,
     UnknownApiError,
     UnknownTopicOrPartitionError,
@@ -54,10 +57,16 @@ from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import Header, ProducerRecord, RecordMetadata
 from pyproducer.common.version import __version__ as __version__
 from pyproducer.hotpath import IMPL
+from pyproducer.observe.catalog import Kind
+from pyproducer.observe.registry import Metric
+from pyproducer.observe.why import Finding, Why
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.interceptors import ProducerInterceptor
 from pyproducer.producer.json_serializer import JsonSerializer
 from pyproducer.producer.kafka_producer import KafkaProducer
+from pyproducer.producer.live_view import PartitionState
+from pyproducer.producer.metrics import ProducerMetrics, all_metrics
+from pyproducer.producer.opentelemetry import instrument, observe_all
 from pyproducer.producer.partitioners import (
     Crc32Partitioner,
     DefaultPartitioner,
@@ -67,7 +76,8 @@ from pyproducer.producer.partitioners import (
     RoundRobinPartitioner,
     UniformStickyPartitioner,
 )
-from pyproducer.producer.producer import Producer
+from pyproducer.producer.producer import Producer, TransactionalProducer
+from pyproducer.producer.prometheus import PrometheusCollector
 from pyproducer.producer.serializers import (
     BytesSerializer,
     DoubleSerializer,
@@ -77,6 +87,8 @@ from pyproducer.producer.serializers import (
     Serializer,
     StringSerializer,
 )
+from pyproducer.producer.transaction_completer import TransactionCompleter, TransactionOutcome
+from pyproducer.transaction.prepared_transaction import PreparedTransaction
 
 __all__ = [
     "IMPL",
@@ -90,6 +102,7 @@ __all__ = [
     "BytesSerializer",
     "Cluster",
     "ConfigError",
+    "ConsumerGroupMetadata",
     "CorrelationIdMismatchError",
     "CorruptRecordError",
     "Crc32Partitioner",
@@ -101,6 +114,7 @@ __all__ = [
     "ErrorCode",
     "FailedRecords",
     "FatalProducerError",
+    "Finding",
     "FloatSerializer",
     "Fnv1aPartitioner",
     "ForkedProducerError",
@@ -116,19 +130,27 @@ __all__ = [
     "KafkaError",
     "KafkaProducer",
     "KafkaTimeoutError",
+    "Kind",
     "LocalProtocolError",
     "LongSerializer",
+    "Metric",
     "Murmur3Partitioner",
     "Node",
+    "OffsetAndMetadata",
     "OutOfOrderSequenceError",
     "PartitionInfo",
+    "PartitionState",
     "Partitioner",
+    "PartitionerError",
+    "PreparedTransaction",
     "Producer",
     "ProducerClosedError",
     "ProducerConfig",
     "ProducerDeadError",
     "ProducerInterceptor",
+    "ProducerMetrics",
     "ProducerRecord",
+    "PrometheusCollector",
     "ProtocolError",
     "RecordMetadata",
     "RecordRejectedError",
@@ -142,11 +164,19 @@ __all__ = [
     "StringSerializer",
     "TopicDeliveries",
     "TopicPartition",
+    "TransactionAbortedError",
+    "TransactionCompleter",
+    "TransactionOutcome",
+    "TransactionalProducer",
     "TransportError",
     "UniformStickyPartitioner",
     "UnknownApiError",
     "UnknownTopicOrPartitionError",
     "UnsupportedVersionError",
+    "Why",
+    "all_metrics",
+    "instrument",
+    "observe_all",
 ]
 
 for _name in __all__:

@@ -7,8 +7,8 @@
 
 What a thread would sleep for a task awaits: metadata in the waiting room, as everywhere; memory in a line of its own,
 or that of the waiting room's part of it, first come, first served; outcomes by the loop's inbox, which wakes it once
-for all records of an answer. flush(), close(), partitions_for() and send_batch() run on a thread for as long as they
-take.
+for all records of an answer. flush(), close(), partitions_for(), send_batch() and what waits for a transaction's
+coordinator run on a thread for as long as they take.
 
 Road:    task -> [AsyncKafkaProducer] -> KafkaProducer -> ...
 Thread:  the event loop's, from the first use on; the sender thread puts what it tells into the loop's inbox.
@@ -34,17 +34,29 @@ from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.callback import ensure_on_completion
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.delivery_summary import DeliverySummary
-from pyproducer.common.errors import BufferExhaustedError, DeliveryFailedError, IllegalStateError, KafkaError
+from pyproducer.common.errors import (
+    BufferExhaustedError,
+    ConfigError,
+    DeliveryFailedError,
+    IllegalStateError,
+    KafkaError,
+)
 from pyproducer.common.loop_inbox import LoopInbox, inbox_of_running_loop
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata
 from pyproducer.common.threads import start_daemon
 from pyproducer.hotpath import AsyncProducerBase
+from pyproducer.observe.why import Why
 from pyproducer.producer.config import CONFIG_TABLE
 from pyproducer.producer.config.producer_config import file_props
+from pyproducer.producer.consumed_offsets import to_group_metadata, to_offsets
 from pyproducer.producer.do_send import Postponed
 from pyproducer.producer.kafka_producer import K, KafkaProducer, V, not_settings
+from pyproducer.producer.live_view import PartitionState
+from pyproducer.producer.metrics import ProducerMetrics
 from pyproducer.producer.serializers import Serializing
+from pyproducer.producer.transaction_calls import AsyncTransactionBlock, TransactionCalls
+from pyproducer.transaction.prepared_transaction import PreparedTransaction
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -69,7 +81,8 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         ConfigError: A setting is unknown, wrong or contradicts another. Nothing was started.
 
     It may be made anywhere, and belongs to the event loop of its first use: in another loop its methods raise
-    IllegalStateError. Use it in an `async with` block, or await `close()`.
+    IllegalStateError, all but flush() and close(), which work in any, also when the first one has ended:
+    `asyncio.run(producer.close())`. Use it in an `async with` block, or await `close()`.
 
     Thread:  the event loop's. Callbacks run in the loop, too.
     Source:  ours.
@@ -131,9 +144,13 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
     def from_file(cls, path: str | os.PathLike[str], /, *, key_serializer: object = None,
                   value_serializer: object = None, **overrides: object) -> AsyncKafkaProducer[Any, Any]:
         """Make a producer from a Java `.properties` file; see KafkaProducer.from_file."""
-        props = file_props(path, overrides)
+        props, place_of = file_props(path, overrides)
         del overrides  # an error below leads here, and shows variables
-        return cls(props, key_serializer, value_serializer)
+        try:
+            return cls(props, key_serializer, value_serializer)
+        except ConfigError as error:
+            refusal = error.in_place(place_of)
+        raise refusal from refusal.__cause__
 
     @overload
     async def send(self, topic: ProducerRecord, value: OnCompletion | None = None, /, *,
@@ -254,7 +271,59 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             DeliveryFailedError: Records failed, see KafkaProducer.flush.
             KafkaTimeoutError: The timeout passed first (phase "flush"). Unknown: the records are still on their way.
         """
-        await self._on_thread(partial(self._producer.flush, timeout, raise_on_error=raise_on_error))
+        await self._on_thread(partial(self._producer.flush, timeout, raise_on_error=raise_on_error), binds=False)
+
+    async def init_transactions(self, transactional_id: str | None = None) -> None:
+        """Get a producer id and an epoch for the transactional id; see KafkaProducer.init_transactions."""
+        calls = self._calls()
+        calls.told(await self._on_thread(partial(calls.init, transactional_id)))
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction: what any task sends from now on is in it; see KafkaProducer.begin_transaction."""
+        self._bind()
+        self._producer.begin_transaction()
+
+    async def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
+        """Have the transaction commit what was consumed, too; see KafkaProducer.send_offsets_to_transaction.
+
+        Args:
+            offsets: As there.
+            group_metadata: As there; of an AIOKafkaConsumer the consumer itself.
+        """
+        # Here, in the loop, which the consumer belongs to.
+        found, group = to_offsets(offsets), to_group_metadata(group_metadata)
+        calls = self._calls()
+        calls.told(await self._on_thread(partial(calls.send_offsets, found, group)))
+
+    async def commit_transaction(self) -> None:
+        """Await what is left of the transaction, and commit it; see KafkaProducer.commit_transaction.
+
+        A task that is cancelled meanwhile leaves the commit going on: call it again to learn its outcome.
+        """
+        calls = self._calls()
+        calls.told(await self._on_thread(calls.commit))
+
+    async def abort_transaction(self) -> None:
+        """Give up the transaction; see KafkaProducer.abort_transaction."""
+        calls = self._calls()
+        calls.told(await self._on_thread(calls.abort))
+
+    async def prepare_transaction(self) -> PreparedTransaction:
+        """Await what is left of the transaction, and return what another process needs to end it.
+
+        See KafkaProducer.prepare_transaction.
+        """
+        calls = self._calls()
+        prepared: PreparedTransaction = calls.told(await self._on_thread(calls.prepare))
+        return prepared
+
+    def _calls(self) -> TransactionCalls:
+        self._bind()
+        return self._producer._runtime.transaction_calls
+
+    def transaction(self) -> AsyncTransactionBlock:
+        """Return an `async with` block that is one transaction; see KafkaProducer.transaction."""
+        return AsyncTransactionBlock(self)
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic with their leaders and replicas; see KafkaProducer.partitions_for."""
@@ -263,19 +332,31 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
     async def close(self, timeout: float | None = None) -> DeliverySummary:
         """Send what was handed over, then end the background thread and the connections; see KafkaProducer.close.
 
-        Tasks that still wait for memory get ProducerClosedError. In a forked child process it waits for nothing, and is
-        bound to no loop.
+        Tasks that still wait for memory get ProducerClosedError. It works in any event loop, whatever has become of the
+        one that the producer belongs to. In a forked child process it waits for nothing.
 
         Raises:
             DeliveryFailedError: See KafkaProducer.close.
         """
         if self._producer._runtime.life.is_forked:
             return self._producer.close(timeout)
-        return await self._on_thread(partial(self._producer.close, timeout))
+        return await self._on_thread(partial(self._producer.close, timeout), binds=False)
 
-    def metrics(self) -> dict[str, float]:
-        """Return counters and gauges under Java's names."""
+    def metrics(self) -> ProducerMetrics:
+        """Return the numbers of this producer under Java's names; see KafkaProducer.metrics."""
         return self._producer.metrics()
+
+    def waiting(self) -> list[PartitionState]:
+        """Return for which partitions records wait now; see KafkaProducer.waiting."""
+        return self._producer.waiting()
+
+    def why(self, *, last: float = 60, save: str | os.PathLike[str] | None = None) -> Why:
+        """Say where the time of records went; see KafkaProducer.why. It takes some ms where much is kept."""
+        return self._producer.why(last=last, save=save)
+
+    def config(self) -> dict[str, str | None]:
+        """Return every setting and its value; secrets are hidden. See KafkaProducer.config."""
+        return self._producer.config()
 
     @property
     def client_id(self) -> str:
@@ -306,7 +387,9 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
                         "dict) to the worker and build the producer there")
 
     def __repr__(self) -> str:
-        return f"<AsyncKafkaProducer {self.client_id} {self._producer._runtime.life.state.value}>"
+        producer: KafkaProducer[Any, Any] | None = getattr(self, "_producer", None)  # none where the constructor raised
+        return ("<AsyncKafkaProducer that was not made>" if producer is None
+                else f"<AsyncKafkaProducer {producer.client_id} {producer._runtime.life.state.value}>")
 
     def _bind(self) -> LoopInbox:
         """Belong to the running event loop, which the producer's life is told; return its inbox.
@@ -314,9 +397,8 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         Not called for a record unless something of that changed, see AsyncProducerBase.
 
         Raises:
-            IllegalStateError: It belongs to another one. Not sent.
+            IllegalStateError: It belongs to another one, or none of asyncio's runs in this thread. Not sent.
             ForkedProducerError: It was made before this process was forked. Not sent.
-            RuntimeError: No event loop runs in this thread.
         """
         runtime = self._producer._present()  # in a child process it may be made anew, with a life that knows no loop
         life = runtime.life
@@ -324,8 +406,8 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             raise life.refusal()
         if self._used is not runtime and self._used is not None:
             self._belong_to_nobody()  # what waits for memory is the parent's
-        if self._inbox is None or get_running_loop() is not self._loop:
-            inbox, loop = inbox_of_running_loop()
+        inbox, loop = inbox_of_running_loop(self._inbox)
+        if self._inbox is None or loop is not self._loop:
             if self._loop is not None:
                 raise IllegalStateError(f"{self!r} belongs to another event loop, that of its first use: make a "
                                         "producer in each loop, or one KafkaProducer for all threads")
@@ -482,11 +564,17 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
                 f"{runtime.accumulator.describe_memory()}, and {self._task_count} tasks. Send more slowly, or raise "
                 "buffer.memory or max.block.ms")
 
-    async def _on_thread(self, call: Callable[[], _T]) -> _T:
-        """Make a call that may block on a thread of its own; a cancelled await lets it go on."""
-        inbox = self._bind()
-        assert self._loop is not None
-        done: asyncio.Future[_T] = self._loop.create_future()
+    async def _on_thread(self, call: Callable[[], _T], *, binds: bool = True) -> _T:
+        """Make a call that may block on a thread of its own; a cancelled await lets it go on.
+
+        Args:
+            call: What may block.
+            binds: Whether it is of the producer's own event loop alone.
+        """
+        if binds:
+            self._bind()
+        inbox, loop = inbox_of_running_loop(self._inbox)
+        done: asyncio.Future[_T] = loop.create_future()
 
         def run() -> None:
             try:
@@ -517,12 +605,6 @@ _ELSEWHERE = {
     "check": "await partitions_for(topic) connects, and raises what is wrong",
     "list_topics": "await partitions_for(topic) gives a topic's partitions; admin calls are an admin client's",
     "purge": "await close(0) fails what is not done",
-    "transaction": "transactions are not in this version",
-    "begin_transaction": "transactions are not in this version",
-    "init_transactions": "transactions are not in this version",
-    "commit_transaction": "transactions are not in this version",
-    "abort_transaction": "transactions are not in this version",
-    "send_offsets_to_transaction": "transactions are not in this version",
 }
 
 

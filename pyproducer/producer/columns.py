@@ -184,8 +184,8 @@ def _headers_source(column: Any) -> _Source:
     for row, item in enumerate(to_items("headers", column)):
         try:
             headers = to_headers(item)
-        except TypeError as error:
-            raise TypeError(f"headers, row {row}: {error}") from None
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"headers, row {row}: {error}") from None
         parts.append(encode_headers(headers))
         ends.append(ends[-1] + len(parts[-1]))
         bounds.append(sum(10 + 4 * len(key) + (0 if value is None else len(value)) for key, value in headers))

@@ -18,6 +18,7 @@ from pyproducer.accumulator.buffer_pool import LoopWaitError
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion, failed_future
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.common.callback import ensure_on_completion
 from pyproducer.common.clock import Clock, SystemClock
@@ -28,6 +29,7 @@ from pyproducer.common.errors import (
     AuthenticationError,
     BufferExhaustedError,
     KafkaTimeoutError,
+    PartitionerError,
     RecordTooLargeError,
     SerializationError,
 )
@@ -44,7 +46,9 @@ from pyproducer.hotpath import (
     RouteTable,
 )
 from pyproducer.producer.interceptors import ProducerInterceptors
+from pyproducer.producer.may_send import MaySend
 from pyproducer.producer.partitioners import (
+    OUR_PARTITIONERS,
     DefaultPartitioner,
     Partitioner,
     RoundRobinPartitioner,
@@ -63,7 +67,7 @@ class Postponed:
     Args:
         sender: Whose it is.
         why: There is no memory.
-        record: The arguments of `hand_over`, the first ten.
+        record: The record.
 
     Attributes:
         why: Why the last try failed.
@@ -71,7 +75,7 @@ class Postponed:
 
     __slots__ = ("_record", "_sender", "why")
 
-    def __init__(self, sender: RecordSender, why: LoopWaitError, record: tuple[Any, ...]) -> None:
+    def __init__(self, sender: RecordSender, why: LoopWaitError, record: SerializedRecord) -> None:
         self._sender = sender
         self._record = record
         self.why: LoopWaitError = why
@@ -83,7 +87,7 @@ class Postponed:
             Exception: It cannot be handed over, whatever there is. Not sent.
         """
         try:
-            return self._sender.hand_over(*self._record)
+            return self._sender.hand_over(self._record)
         except LoopWaitError as why:
             self.why = why
             return None
@@ -100,8 +104,7 @@ class Postponed:
 
     def _ends(self) -> tuple[str, int | None, OnCompletion | None]:
         """Return where it was to go, and who is told."""
-        topic, partition, *_, on_completion, _ = self._record
-        return topic, partition, on_completion
+        return self._record.topic, self._record.partition, self._record.on_completion
 
 
 class RecordSender:
@@ -123,9 +126,11 @@ class RecordSender:
         buffer_memory_bytes: buffer.memory.
         max_block_ms: max.block.ms.
         on_opened: Told when a batch was opened, where that need not wake the sender at once.
+        may_send: See the attribute; made of `life` unless given.
 
     Attributes:
         road: What send() goes.
+        may_send: Whether records may be sent.
     """
 
     sees_every_record = False  # `intercept` is called of each, also without interceptors
@@ -134,13 +139,17 @@ class RecordSender:
                  room: WaitingRoom, partitioner: Partitioner, key_serializer: Serializer | None,
                  value_serializer: Serializer | None, interceptors: ProducerInterceptors, clock: Clock, life: Life,
                  wakeup_sender: Callable[[], None], max_request_size_bytes: int, buffer_memory_bytes: int,
-                 max_block_ms: int, on_opened: Callable[[], None] | None = None) -> None:
+                 max_block_ms: int, on_opened: Callable[[], None] | None = None,
+                 may_send: MaySend | None = None) -> None:
         self._metadata = metadata
         self._routes = routes
         self._accumulator = accumulator
         self.room = room
         self.partitioner = partitioner
         self._partition = partitioner.partition
+        # What has a lock of ours, which the sender needs for records that wait.
+        self._is_partitioner_ours = type(partitioner) in _ROUTED
+        self._never_raises = type(partitioner) in OUR_PARTITIONERS
         self._on_append: Callable[..., None] | None = getattr(partitioner, "on_append", None)
         # A partitioner of the application's that wants to hear of each record does.
         self._is_open_batch_told = routes.keeps_batches and (
@@ -160,11 +169,18 @@ class RecordSender:
             self, routes, record_class=ProducerRecord, max_record_bytes=self.max_record_bytes,
             key_form=_form_of(key_serializer), value_form=_form_of(value_serializer),
             is_intercepted=self.sees_every_record or bool(interceptors),
-            timestamp_ms=None if isinstance(clock, SystemClock) else clock.timestamp_ms)
+            timestamp_ms=None if isinstance(clock, SystemClock) else clock.timestamp_ms, inside=life.inside)
+
+        self.may_send: MaySend = may_send or MaySend(life)
+        self.renew_gate()
+
+    def renew_gate(self) -> None:
+        """Have each record asked whether it may be sent, unless all may: the answer has changed, perhaps."""
+        self.road.gate = None if self.may_send.is_free else self.may_send.ensure
 
     def refuse(self) -> None:
         """Take no record from now on; what send() raises is said by the producer's life."""
-        self.road.gate = self._life.ensure_open
+        self.road.gate = self.may_send.ensure
 
     def on_forked(self, gate: Callable[[], Road | None]) -> None:
         """In a child process: take no record, or let each go the road that the gate gives."""
@@ -220,6 +236,7 @@ class RecordSender:
         Raises:
             SerializationError: A serializer failed, or there is none and the data are not bytes. Not sent.
             TypeError: A serializer left headers that are none. Not sent.
+            ValueError: A serializer left one whose key cannot be written in UTF-8. Not sent.
         """
         given = tuple([header if type(header) is Header else Header(*header) for header in headers])
         open_headers = list(given)
@@ -227,10 +244,13 @@ class RecordSender:
         value_bytes = self.serialize_part(self.value_serializer, topic, open_headers, value, "value")
         if len(open_headers) == len(given) and all(map(operator.is_, open_headers, given)):
             return key_bytes, value_bytes, given  # checked before
-        return key_bytes, value_bytes, to_headers(open_headers)
+        return key_bytes, value_bytes, to_headers(open_headers, topic)
 
     def find_route(self, topic: str) -> Route | None:
         """Make a topic's route from the present snapshot; None when that does not know it, or records wait for it."""
+        return self._life.run("send()", self._find_route, topic)
+
+    def _find_route(self, topic: str) -> Route | None:
         cluster = self._routes.cluster
         count = cluster.table(topic).count
         if not count or self.room.is_waiting(topic):
@@ -251,12 +271,8 @@ class RecordSender:
                     value: Any, value_bytes: bytes | None, headers: tuple[Any, ...],
                     on_completion: OnCompletion | None, size_bytes: int) -> FutureRecordMetadata:
         """Hand a record over whose topic, or partition, the road does not know."""
-        try:
-            return self.hand_over(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
-                                  on_completion, size_bytes)
-        except LoopWaitError as error:
-            return self._postponed(error, topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
-                                   on_completion, size_bytes)
+        return self._hand_over_or_postpone(SerializedRecord(topic, partition, timestamp, key, key_bytes, value,
+                                                            value_bytes, headers, on_completion, size_bytes))
 
     def choose(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None) -> int:
         """Ask the partitioner, see `choose_partition`; below 0 where the topic is not known any more."""
@@ -270,20 +286,24 @@ class RecordSender:
                headers: tuple[Any, ...], on_completion: OnCompletion | None, size_bytes: int) -> FutureRecordMetadata:
         """Append a record, and tell the road which batch takes the next ones."""
         try:
-            return self.hand_over(topic, partition, timestamp, key_bytes, key_bytes, value_bytes, value_bytes, headers,
-                                  on_completion, size_bytes)
-        except LoopWaitError as error:
-            return self._postponed(error, topic, partition, timestamp, key_bytes, key_bytes, value_bytes, value_bytes,
-                                   headers, on_completion, size_bytes)
+            return self._hand_over_or_postpone(SerializedRecord(
+                topic, partition, timestamp, key_bytes, key_bytes, value_bytes, value_bytes, headers, on_completion,
+                size_bytes))
         except _TOLD_BY_THE_FUTURE as error:
             return self.failed(error, topic, partition, on_completion)
+
+    def ensure_outside(self) -> None:
+        """Refuse a call in the middle of another one of the same thread."""
+        if self._life.is_inside_call:
+            raise self._life.nested("send()")
 
     def switch(self, topic: str) -> None:
         """Choose another sticky partition for a topic."""
         cluster = self._routes.cluster
         # The record is in its batch: where a newer snapshot has no partition to go on with, that is the next one's.
         if cluster.table(topic).count:
-            self.partitioner.switch(topic, cluster)  # type: ignore[attr-defined]  # who has a sticky route
+            switch = self.partitioner.switch  # type: ignore[attr-defined]  # who has a sticky route
+            self._ask_partitioner(switch, topic, cluster)
 
     def failed(self, error: Exception, topic: str, partition: int | None,
                on_completion: OnCompletion | None) -> FutureRecordMetadata:
@@ -329,9 +349,12 @@ class RecordSender:
             self.interceptors.on_send_error(None, topic_partition, error)
         return topic_partition
 
-    def _postponed(self, why: LoopWaitError, *record: Any) -> FutureRecordMetadata:
-        # A future is what the road promises; who sends from a loop, aio.py, knows of this, too.
-        return cast(FutureRecordMetadata, Postponed(self, why, record))
+    def _hand_over_or_postpone(self, record: SerializedRecord) -> FutureRecordMetadata:
+        try:
+            return self.hand_over(record)
+        except LoopWaitError as why:
+            # A future is what the road promises; who sends from a loop, aio.py, knows of this, too.
+            return cast(FutureRecordMetadata, Postponed(self, why, record))
 
     def _left_ms(self, deadline_ms: int) -> int:
         """Return how long a record may wait: of an event loop's, what its task waited before is gone."""
@@ -353,27 +376,16 @@ class RecordSender:
 
     # What those ask who send many rows, too.
 
-    def hand_over(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None,
-                  value: Any, value_bytes: bytes | None, headers: tuple[Any, ...], on_completion: OnCompletion | None,
-                  size_bytes: int, max_block_ms: int | None = None,
+    def hand_over(self, record: SerializedRecord, max_block_ms: int | None = None,
                   choose: Choose | None = None) -> FutureRecordMetadata:
         """Put one serialized record into a batch, or into the waiting room where its partition is not known.
 
         Args:
-            topic: Its topic.
-            partition: Its partition, None to have one chosen.
-            timestamp: Epoch ms.
-            key: The key as the application gave it.
-            key_bytes: The serialized key.
-            value: The value as the application gave it.
-            value_bytes: The serialized value.
-            headers: The headers.
-            on_completion: The callback.
-            size_bytes: Its `record_size_upper_bound`.
+            record: The record.
             max_block_ms: Longest wait, for memory here and for metadata in the room; None for max.block.ms.
             choose: What does more than `choose_partition`.
         """
-        room = self.room
+        room, topic, partition = self.room, record.topic, record.partition
         if max_block_ms is None:
             deadline_ms = self._life.loop_deadline_ms
             max_block_ms = self._max_block_ms if deadline_ms is None else self._left_ms(deadline_ms)
@@ -383,24 +395,24 @@ class RecordSender:
             # In this order: see waiting_room.py.
             if table is not None and table.count and not (room.queues and room.is_waiting(topic)):
                 if partition is None:
-                    partition = (choose or self.choose_partition)(topic, key, key_bytes, value, value_bytes, cluster,
-                                                                  table.count)
+                    partition = (choose or self.choose_partition)(
+                        topic, record.key, record.key_bytes, record.value, record.value_bytes, cluster, table.count)
+                    record = record._replace(partition=partition)
                 if partition in table.by_index and not (room.queues and room.is_waiting(topic, partition)):
                     break
             began_ms = self._clock.now_ms()
-            future = self.enter_room(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
-                                     on_completion, size_bytes, max_block_ms)
+            future = self.enter_room(record, max_block_ms)
             if future is not None:
                 return future
             # What was waited for memory there is not there any more for the wait for memory here.
             max_block_ms = max(0, max_block_ms - (self._clock.now_ms() - began_ms))
         try:
-            result = self._accumulator.append(topic, partition, timestamp, key_bytes, value_bytes, headers,
-                                              on_completion, size_bytes, max_block_ms)
+            result = self._accumulator.append(record, partition, max_block_ms)
             if self._is_open_batch_told:
                 self._routes.open_batch(cluster, topic, partition, result.batch.open)
             if self._on_append is not None:
-                self._on_append(topic, partition, size_bytes - HEADER_SIZE_BYTES, cluster, result.batch_is_full)
+                self._ask_partitioner(self._on_append, topic, partition, record.size_bytes - HEADER_SIZE_BYTES,
+                                      cluster, result.batch_is_full)
             if result.batch_is_full:
                 self.wakeup()
             elif result.new_batch_created:
@@ -411,15 +423,11 @@ class RecordSender:
             raise
         return result.future
 
-    def enter_room(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None,
-                   value: Any, value_bytes: bytes | None, headers: tuple[Any, ...],
-                   on_completion: OnCompletion | None, size_bytes: int,
-                   max_block_ms: int) -> FutureRecordMetadata | None:
+    def enter_room(self, record: SerializedRecord, max_block_ms: int) -> FutureRecordMetadata | None:
         """Let a record wait, see WaitingRoom.enter; later ones of its topic find no route, and go behind it."""
-        future = self.room.enter(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
-                                 on_completion, size_bytes, max_block_ms)
+        future = self.room.enter(record, max_block_ms)
         if future is not None:
-            self._routes.forget(topic)
+            self._routes.forget(record.topic)
         return future
 
     def choose_partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
@@ -427,16 +435,35 @@ class RecordSender:
         """Ask the partitioner, and check what it says.
 
         Raises:
-            TypeError: It is not an int. Not sent.
+            PartitionerError: The application's raised. Not sent.
+            TypeError: It gave no int. Not sent.
             ValueError: The topic has no such partition. Not sent.
 
         Returns:
             A partition below the count. The snapshot need not know it, where it has gaps.
         """
-        partition = self._partition(topic, key, key_bytes, value, value_bytes, cluster)
+        return int(self._ask_partitioner(self.choose_for_waiting, topic, key, key_bytes, value, value_bytes, cluster,
+                                         count))
+
+    def choose_for_waiting(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
+                           cluster: Cluster, count: int) -> int:
+        """Do as `choose_partition`, on the sender thread.
+
+        Raises:
+            PartitionerError: The application's raised. Not sent.
+        """
+        try:
+            partition = self._partition(topic, key, key_bytes, value, value_bytes, cluster)
+        except Exception as raised:
+            if self._never_raises:
+                raise  # it comes from outside
+            raise self._partitioner_error(raised, topic) from raised
         if type(partition) is not int or not 0 <= partition < count:
             partition = self._checked_partition(partition, topic, count)
         return partition
+
+    def _ask_partitioner(self, ask: Callable[..., Any], *arguments: Any) -> Any:
+        return self._life.run("send()", ask, *arguments) if self._is_partitioner_ours else ask(*arguments)
 
     def serialize_part(self, serializer: Serializer | None, topic: str, headers: list[Header], data: Any,
                        part: str) -> bytes | None:
@@ -462,6 +489,10 @@ class RecordSender:
                 f"{part}.serializer (for example '{'string' if isinstance(data, str) else 'json'}')")
         raise SerializationError(f"The {part} serializer {serializer!r} gave a {type(data).__name__} for topic "
                                  f"{topic!r}: it must give bytes or None")
+
+    def _partitioner_error(self, raised: BaseException, topic: str) -> PartitionerError:
+        return PartitionerError(f"The partitioner {self.partitioner!r} failed for a record for topic {topic!r}: "
+                                f"{type(raised).__name__}: {raised}")
 
     def _checked_partition(self, partition: Any, topic: str, count: int) -> int:
         try:

@@ -8,17 +8,17 @@ Source:  Java ProducerInterceptor, ProducerInterceptors (4.1); seed 001. on_ackn
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pyproducer.common.class_names import configure_instance, import_object, make_instance
+from pyproducer.common.class_names import configure_instance, import_object, is_left_out, make_instance
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.records import ProducerRecord, RecordMetadata
+from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.record.layout import NO_TIMESTAMP
 
-log: logging.Logger = logging.getLogger(__name__)
+log: SenderLog = sender_log(__name__)
 
 KEY = "interceptor.classes"
 
@@ -148,6 +148,9 @@ def resolve_interceptors(values: Iterable[object],
     interceptors: list[Any] = []
     try:
         for value in values:
+            if is_left_out(value):
+                log.warning("%s has no effect: only a JVM can use %s", KEY, value)
+                continue
             interceptor: Any = make_instance(KEY, import_object(KEY, value) if isinstance(value, str) else value)
             if not any(callable(getattr(interceptor, name, None)) for name in ("on_send", "on_acknowledgement")):
                 raise ConfigError(KEY, value, "an interceptor must have on_send(record) or "

@@ -11,34 +11,50 @@ import logging
 import math
 import os
 import threading
+import uuid
 import weakref
 from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
 from pyproducer.accumulator.batch_future import BatchFuture
-from pyproducer.accumulator.life import Life, LifeState, Presence
+from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import PartitionInfo, address_text
 from pyproducer.common.delivery_summary import DeliverySummary
-from pyproducer.common.errors import DeliveryFailedError, KafkaError, KafkaTimeoutError
+from pyproducer.common.errors import (
+    ConfigError,
+    DeliveryFailedError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from pyproducer.common.html_table import html_table
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, to_topic
 from pyproducer.common.secrets import shown
 from pyproducer.common.timeouts import checked_timeout
-from pyproducer.common.waiting import asker
-from pyproducer.hotpath import ProducerBase
+from pyproducer.common.version import __version__
+from pyproducer.common.waiting import is_owned
+from pyproducer.hotpath import IMPL, ProducerBase
+from pyproducer.observe.why import Why
 from pyproducer.producer import process_life
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.producer.config.producer_config import file_props
+from pyproducer.producer.live_view import PartitionState, waiting_partitions
+from pyproducer.producer.metrics import ProducerMetrics, metrics_of
 from pyproducer.producer.serializers import Serializing
 from pyproducer.producer.surroundings import Surroundings
+from pyproducer.producer.transaction_calls import TransactionBlock
 from pyproducer.producer.wait_on_metadata import wait_on_brokers, wait_on_metadata
+from pyproducer.producer.why import why
 from pyproducer.producer.wiring import ProducerRuntime
+from pyproducer.transaction.prepared_transaction import PreparedTransaction
 
 log: logging.Logger = logging.getLogger(__name__)
+
+_LOOK_S = 0.02  # how often to look for what nobody rings for
 
 
 if TYPE_CHECKING:  # checkers bring typing_extensions with them
@@ -125,6 +141,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         with config.hiding_answers():
             self._runtime = process_life.build(config, key_serializer, value_serializer, self._surroundings)
         self._pave(self._runtime.record_sender.road)
+        log.info("%s starts, pyproducer %s (%s), with %r; all else has its default: config() tells",
+                 self._runtime.life.client_id, __version__, IMPL, config)
         self._finalizer = self._begin(self._runtime)
 
     def _begin(self, runtime: ProducerRuntime, *, keeps_parts: bool = False) -> weakref.finalize[Any, Any]:
@@ -151,8 +169,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
 
     def _rebuild(self) -> ProducerRuntime:
         lock = process_life.rebuilding
-        if asker(lock)():
-            raise Life.inside("a method")
+        if is_owned(lock):
+            raise Life.nested("a method")
         with lock:
             before = self._runtime
             if not before.life.can_be_rebuilt:
@@ -188,12 +206,16 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             overrides: Settings that win over the file's; underscores stand for dots.
 
         Raises:
-            ConfigError: A setting is wrong. Nothing was started.
+            ConfigError: Settings are wrong; the text says of each in which line. Nothing was started.
             OSError: The file cannot be read.
         """
-        props = file_props(path, overrides)
+        props, place_of = file_props(path, overrides)
         del overrides  # an error below leads here, and shows variables
-        return cls(props, key_serializer, value_serializer)
+        try:
+            return cls(props, key_serializer, value_serializer)
+        except ConfigError as error:
+            refusal = error.in_place(place_of)
+        raise refusal from refusal.__cause__
 
     if TYPE_CHECKING:  # it is inherited, compiled where that is possible
 
@@ -268,6 +290,22 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         runtime = self._present()
         life = runtime.life
         deadline_ms = life.begin_wait("flush()", timeout)
+        began_ms = runtime.clock.now_ms()
+        try:
+            error = life.run("flush()", self._flush, runtime, timeout, deadline_ms, raise_on_error)
+        finally:
+            runtime.registry.add_flush(runtime.clock.now_ms() - began_ms)
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # else its traceback, with the caller's frames, and it would keep each other
+
+    @staticmethod
+    def _flush(runtime: ProducerRuntime, timeout: float | None, deadline_ms: int | None,
+               raises_all: bool) -> KafkaError | None:
+        """Wait until all is done that was handed over; return what flush() raises."""
+        life = runtime.life
         period = life.tally.period
         # In this order: a record that leaves the waiting room meanwhile has its batch's outcome as a successor.
         results = runtime.accumulator.waiting.outcomes()
@@ -282,16 +320,118 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
                     phase="flush", outcome="unknown")
             results.extend(result.successors)
         is_dead = life.state is LifeState.DEAD
-        error: KafkaError | None = life.tally.end_flush(period, raises_all=raise_on_error or is_dead)
+        error: KafkaError | None = life.tally.end_flush(period, raises_all=raises_all or is_dead)
         if is_dead:
             outcome = None if error is None else error.outcome
             error = life.refusal()
             error.outcome = outcome or error.outcome
-        if error is not None:
-            try:
-                raise error
-            finally:
-                del error  # else its traceback, with the caller's frames, and it would keep each other
+        return error
+
+    def init_transactions(self, transactional_id: str | None = None) -> None:
+        """Get a producer id and an epoch for the transactional id: once, before the first transaction.
+
+        Every earlier producer with that id is fenced, and what it has left open is aborted. Called again while no
+        transaction is open, it may bind another id, so that one producer serves many: differs from Java.
+
+        Args:
+            transactional_id: The id from now on; None for the one of now, at first the setting's.
+
+        Raises:
+            KafkaTimeoutError: Not done within max.block.ms (phase "transaction"). Call it again.
+            AuthorizationError: The principal may not use the id. It may be called again.
+            ApiError: The coordinator gives no id, for one because transaction.timeout.ms is above its limit. It may be
+                called again.
+            AuthenticationError: TLS or SASL failed; the text says what to change.
+            IllegalStateError: A transaction is open, one that was prepared with the same id, too; or there is no
+                transactional.id.
+            FatalProducerError: The producer can only be closed.
+        """
+        calls = self._present().transaction_calls
+        calls.told(calls.init(transactional_id))
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction: what is sent from now on is committed, or aborted, as a whole. It asks nobody.
+
+        Raises:
+            IllegalStateError: One is open, or init_transactions() was not called.
+            AbortableTransactionError: The last one has to be aborted first.
+            FatalProducerError: The producer can only be closed.
+        """
+        self._present().transaction_calls.begin()
+
+    def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
+        """Have the transaction commit what a consumer has consumed, too: both, or neither.
+
+        The consumer's own commits have to be off (enable.auto.commit=false).
+
+        Args:
+            offsets: Those of the next records to read: `{TopicPartition: offset}`, with an OffsetAndMetadata as offset
+                where there is more to say, or a list of confluent-kafka's TopicPartitions.
+            group_metadata: What the consumer says of its group: confluent-kafka's `consumer_group_metadata()`,
+                kafka-python's `group_metadata()`, an AIOKafkaConsumer, or a ConsumerGroupMetadata.
+
+        Raises:
+            KafkaTimeoutError: Not done within max.block.ms (phase "transaction"). Call it again, or abort.
+            AbortableTransactionError: The transaction has to be aborted, for one because another consumer has the
+                partitions now.
+            FatalProducerError: The producer can only be closed.
+            IllegalStateError: No transaction is open.
+            TypeError: Offsets or group metadata are of no kind that is known. Nothing was done.
+            ValueError: An offset is negative, or stands for another one. Nothing was done.
+        """
+        calls = self._present().transaction_calls
+        calls.told(calls.send_offsets(offsets, group_metadata))
+
+    def commit_transaction(self) -> None:
+        """Send what is left of the transaction, and commit it.
+
+        Raises:
+            AbortableTransactionError: A record, or its offsets, failed since it began; `__cause__` is the first error.
+                Nothing is committed: call abort_transaction().
+            KafkaTimeoutError: Not done within max.block.ms (phase "transaction"): it may be committed yet. Call it
+                again; nothing else is possible but close(), which leaves the outcome unknown.
+            FatalProducerError: The producer can only be closed: another one was initialised with its id, or the
+                coordinator aborted the transaction because it took longer than transaction.timeout.ms.
+            IllegalStateError: No transaction is open.
+        """
+        calls = self._present().transaction_calls
+        calls.told(calls.commit())
+
+    def abort_transaction(self) -> None:
+        """Give up the transaction: records that are not on their way fail with TransactionAbortedError.
+
+        Raises:
+            KafkaTimeoutError: Not done within max.block.ms (phase "transaction"). Call it again.
+            FatalProducerError: The producer can only be closed.
+            IllegalStateError: No transaction is open, or it is being committed.
+        """
+        calls = self._present().transaction_calls
+        calls.told(calls.abort())
+
+    def prepare_transaction(self) -> PreparedTransaction:
+        """Send what is left of the transaction, take no more, and return what another process needs to end it.
+
+        A TransactionCompleter commits or aborts it, in any process; or commit_transaction() and abort_transaction()
+        do so here, also after that. close() leaves it open. Its coordinator aborts it after transaction.timeout.ms, and
+        when anybody initialises its id; so does not this producer, unless it is ended.
+
+        Raises:
+            AbortableTransactionError: A record, or its offsets, failed since it began. Call abort_transaction().
+            KafkaTimeoutError: Not done within max.block.ms (phase "transaction"). Call it again, or abort.
+            FatalProducerError: The producer can only be closed.
+            IllegalStateError: No transaction is open.
+        """
+        calls = self._present().transaction_calls
+        prepared: PreparedTransaction = calls.told(calls.prepare())
+        return prepared
+
+    def transaction(self) -> TransactionBlock:
+        """Return a `with` block that is one transaction: it commits at its end, and aborts if an exception leaves it.
+
+        The exception is raised on. What commit_transaction() raises is raised, too, and where only an abort helps,
+        that was done.
+        """
+        return TransactionBlock(self)
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic with their leaders and replicas, by index.
@@ -307,8 +447,12 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         runtime = self._present()
         runtime.life.ensure_open()
         runtime.life.ensure_may_wait("partitions_for()")
-        cluster = wait_on_metadata(runtime.metadata, runtime.wire.wakeup, runtime.clock, topic,
-                                   runtime.config.max_block_ms)
+        began_ms = runtime.clock.now_ms()
+        try:
+            cluster = runtime.life.run("partitions_for()", wait_on_metadata, runtime.metadata, runtime.wire.wakeup,
+                                       runtime.clock, topic, runtime.config.max_block_ms)
+        finally:
+            runtime.registry.add_metadata_wait(runtime.clock.now_ms() - began_ms)
         return list(cluster.partitions_for_topic(topic))
 
     def check(self, timeout: float | None = None) -> None:
@@ -332,11 +476,74 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         runtime.life.ensure_may_wait("check()")
         longest = checked_timeout(runtime.config.max_block_ms / 1000 if timeout is None else timeout)
         longest_ms = NEVER_MS if longest is None else math.ceil(longest * 1000)
-        wait_on_brokers(runtime.metadata, runtime.wire.wakeup, longest_ms)
+        runtime.life.run("check()", wait_on_brokers, runtime.metadata, runtime.wire.wakeup, longest_ms)
 
-    def metrics(self) -> dict[str, float]:
-        """Return counters and gauges under Java's names (record-send-total, buffer-available-bytes, ...)."""
-        return self._present().metrics.snapshot()
+    def metrics(self) -> ProducerMetrics:
+        """Return the numbers of this producer under Java's names (record-send-total, buffer-available-bytes, ...).
+
+        It is a dict of those of the whole producer, each there from the start; `nodes`, `topics` and `partitions` have
+        those of parts, `errors` and `retries` count records by error. docs/metrics.md has all names.
+        """
+        runtime = self._present()
+        return metrics_of(runtime.registry, runtime.clock.now_ms())
+
+    def client_instance_id(self, timeout: float | None = None) -> uuid.UUID:
+        """Return the id under which a broker gets this producer's metrics (KIP-714).
+
+        Args:
+            timeout: Longest wait in seconds; None waits max.block.ms.
+
+        Raises:
+            IllegalStateError: enable.metrics.push is false, or what it needs is not installed.
+            KafkaTimeoutError: No broker gave one in time: none is connected, or none wants metrics (phase "request").
+        """
+        runtime = self._present()
+        telemetry = runtime.telemetry
+        if telemetry is None:
+            raise IllegalStateError("no broker gets metrics: enable.metrics.push is false, or pyproducer[telemetry] is "
+                                    "not installed")
+        longest = checked_timeout(runtime.config.max_block_ms / 1000 if timeout is None else timeout)
+        deadline_ms = runtime.clock.now_ms() + (NEVER_MS if longest is None else math.ceil(longest * 1000))
+        while telemetry.instance_id is None:
+            runtime.life.ensure_open()
+            if runtime.clock.now_ms() >= deadline_ms:
+                raise KafkaTimeoutError("No broker gave this producer an id for its metrics in time", phase="request")
+            runtime.clock.wait(runtime.life.locks.cell(), _LOOK_S)
+        return telemetry.instance_id
+
+    def waiting(self) -> list[PartitionState]:
+        """Return for which partitions records wait now: how many, since when, and why the last attempt failed."""
+        runtime = self._present()
+        return waiting_partitions(runtime.accumulator, runtime.metadata, runtime.clock.now_ms())
+
+    def why(self, future: FutureRecordMetadata | None = None, *, last: float = 60,
+            save: str | os.PathLike[str] | None = None) -> Why:
+        """Say where the time of records went in the last seconds, and what to change.
+
+        Args:
+            future: Of a record: then it is about that record's batch as long as it is on its way, and else about its
+                partition.
+            last: Of how many seconds. The ring holds 2,048 batches, and says when it has forgotten some.
+            save: A file to write all of it to, for `python -m pyproducer why FILE`; keys, values and secrets are not in
+                it.
+
+        Returns:
+            What stands out, the largest first: `print(producer.why())`.
+
+        Raises:
+            ValueError: `last` is not above 0.
+            OSError: The file cannot be written.
+        """
+        if not last > 0:
+            raise ValueError(f"last={last} is no number of seconds above 0")
+        return why(self._present(), last, future, save)
+
+    def config(self) -> dict[str, str | None]:
+        """Return every setting of this producer and its value, as a properties file would say it.
+
+        Passwords and keys are hidden, and so is what a config provider answered.
+        """
+        return self._runtime.config.shown()
 
     @property
     def client_id(self) -> str:
@@ -353,7 +560,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
 
         Args:
             timeout: Longest wait in seconds; then records that are not done fail with ProducerClosedError. None waits
-                until all is done (delivery.timeout.ms bounds that).
+                for pyproducer.close.timeout.ms; without that, until all is done (delivery.timeout.ms bounds that).
 
         Returns:
             What became of all records since the producer was made, as of now: each call returns it. That of a process
@@ -368,25 +575,24 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         longest = checked_timeout(timeout)
         if timeout is not None and timeout < 0:
             raise ValueError(f"timeout {timeout} is negative: close() waits 0 seconds or more, None until all is done")
-        life = self._runtime.life
-        tally = life.tally
+        runtime = self._runtime
+        if longest is None:
+            longest = process_life.close_timeout_s(runtime)
+        life, tally = runtime.life, runtime.life.tally
+        by = f"close() was called in thread {threading.current_thread().name!r}"
         if life.is_forked:
-            life.close_in_child(f"close() was called in thread {threading.current_thread().name!r}")
+            life.close_in_child(by)
             # Written first, then looked at; _rebuild does it the other way round, so one of them sees.
             return DeliverySummary() if self._runtime.life is life else self.close(timeout)
-        if life.is_on_sender_thread or life.is_inside_call():
-            where = ("a callback" if life.is_on_sender_thread and not life.role.caller
+        is_nested = life.is_inside_call  # also where that call takes a turn of the sender
+        if life.is_on_sender_thread or is_nested:
+            where = ("a callback" if not is_nested
                      else "a signal's handler, or a finalizer, during another call of the same thread")
-            self._runtime.begin_close(f"close() was called in {where}", longest)
+            runtime.begin_close(f"close() was called in {where}", longest)
             return tally.summary()
-        presence = Presence()
-        try:
-            life.enter(presence)
-            self._runtime.io_thread.close(f"close() was called in thread {threading.current_thread().name!r}", longest)
-            process_life.await_end(self._runtime, longest)
-        finally:
-            presence.leave()
-        failed = tally.take_unseen() if tally.raises else None
+        if not life.run("close()", _close_here, runtime, by, longest):
+            return self.close(timeout)
+        failed = life.run("close()", tally.take_unseen) if tally.raises else None
         if failed is not None:
             try:
                 raise failed
@@ -417,11 +623,15 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
                         "to the worker and build the producer there; for Spark use pyproducer.spark.KafkaSink(props)")
 
     def __repr__(self) -> str:
-        return f"<KafkaProducer {self._runtime.life.client_id} {self._runtime.life.state.value}>"
+        runtime: ProducerRuntime | None = getattr(self, "_runtime", None)  # none where the constructor raised
+        return ("<KafkaProducer that was not made>" if runtime is None
+                else f"<KafkaProducer {runtime.life.client_id} {runtime.life.state.value}>")
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         # For notebooks. It asks nobody, and makes nothing anew in a child process.
-        runtime = self._runtime
+        runtime: ProducerRuntime | None = getattr(self, "_runtime", None)
+        if runtime is None:
+            return None
         summary = runtime.life.tally.summary()
         addresses = ", ".join(address_text(host, port) for host, port in runtime.config.bootstrap_servers)
         return html_table(f"KafkaProducer {runtime.life.client_id}", [
@@ -441,9 +651,6 @@ _ELSEWHERE = {
     "list_topics": "partitions_for(topic) gives a topic's partitions; admin calls are an admin client's",
     "bootstrap_connected": "check(timeout) connects, and raises what is wrong",
     "purge": "close(0) fails what is not done",
-    "begin_transaction": "transactions are not in this version",
-    "init_transactions": "transactions are not in this version",
-    "commit_transaction": "transactions are not in this version",
 }
 
 
@@ -472,3 +679,10 @@ def not_settings(props: object, foreign: Mapping[str, object], name: str = "Kafk
 
 def _describe(last_errors: Mapping[str, str]) -> str:
     return "".join(f"; {address}: {text}" for address, text in last_errors.items())
+
+
+def _close_here(runtime: ProducerRuntime, by: str, timeout_s: float | None) -> bool:
+    """Close this process's producer; False where a signal's handler forked in the middle, and this is the child."""
+    runtime.io_thread.close(by, timeout_s)
+    process_life.await_end(runtime, timeout_s)
+    return not runtime.life.is_forked

@@ -69,6 +69,17 @@ def build(config: ProducerConfig, key_serializer: object, value_serializer: obje
         runtime.wire.abandon()
 
 
+def close_timeout_s(runtime: ProducerRuntime) -> float | None:
+    """Return how long a close may take that was given no timeout, in seconds; None for no limit."""
+    timeout_ms = runtime.config.pyproducer_close_timeout_ms
+    return None if timeout_ms is None else timeout_ms / 1000
+
+
+def _exit_timeout_s(runtime: ProducerRuntime) -> float:
+    timeout_s = close_timeout_s(runtime)
+    return _EXIT_TIMEOUT_SECONDS if timeout_s is None else min(timeout_s, _EXIT_TIMEOUT_SECONDS)
+
+
 def await_end(runtime: ProducerRuntime, timeout: float | None) -> None:
     """Wait until the sender thread did its last act; it holds the deadline itself, and may be late by a callback."""
     if not runtime.life.await_end(None if timeout is None else timeout + _FORCED_CLOSE_SECONDS):
@@ -91,7 +102,7 @@ def close_dropped(of: weakref.ref[ProducerRuntime]) -> None:
     runtime = of()
     if runtime is not None and runtime.life.is_open:
         count = runtime.accumulator.incomplete_record_count()
-        runtime.begin_close("its last reference went", _EXIT_TIMEOUT_SECONDS)
+        runtime.begin_close("its last reference went", _exit_timeout_s(runtime))
         _warn_unclosed(runtime, count)
 
 
@@ -100,12 +111,12 @@ def close_all_at_exit() -> None:
     left = list(runtimes.values())
     unclosed = [(runtime, runtime.accumulator.incomplete_record_count()) for runtime in left if runtime.life.is_open]
     for runtime in left:
-        runtime.io_thread.close("the interpreter ended", _EXIT_TIMEOUT_SECONDS)
+        runtime.life.run("close()", runtime.io_thread.close, "the interpreter ended", _exit_timeout_s(runtime))
     try:
         for runtime, count in unclosed:
             _warn_unclosed(runtime, count)
     finally:
-        deadlines = [(runtime, runtime.clock.now_ms() + int(_EXIT_TIMEOUT_SECONDS * 1000)) for runtime in left]
+        deadlines = [(runtime, runtime.clock.now_ms() + int(_exit_timeout_s(runtime) * 1000)) for runtime in left]
         for runtime, deadline_ms in deadlines:  # one for all: several that hang are waited for together
             await_end(runtime, (deadline_ms - runtime.clock.now_ms()) / 1000)
 
@@ -136,6 +147,7 @@ def mark_forked() -> None:
         life.release_locks_in_child()
         if life.is_over:
             life.end()  # whole: the thread that did so may have come to the middle
+            life.wake_in_child()  # it may have had a cell in its hands
     for life, runtime in left.items():
         runtime.on_forked(partial(_successor, left_owners.get(life, _nobody), life))
 

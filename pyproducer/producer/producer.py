@@ -2,15 +2,17 @@
 
     def announce(order: Order, producer: Producer[bytes, bytes]) -> None: ...
 
-KafkaProducer and pyproducer.testing.MockProducer have it all, and so can a wrapper of yours.
+KafkaProducer and pyproducer.testing.MockProducer have it all, and so can a wrapper of yours. Code that begins and ends
+transactions asks for a TransactionalProducer.
 
 Road:    beside it.
 Thread:  see KafkaProducer.
-Source:  Java Producer (4.1), without its transactions.
+Source:  Java Producer (4.1), divided: who only sends needs no transactions.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, overload, runtime_checkable
 
@@ -20,6 +22,7 @@ from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord
+from pyproducer.transaction.prepared_transaction import PreparedTransaction
 
 if TYPE_CHECKING:  # checkers bring typing_extensions with them
     from datetime import datetime
@@ -74,3 +77,29 @@ class Producer(Protocol[K_contra, V_contra]):
 
     def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
                  traceback: TracebackType | None) -> None: ...
+
+
+@runtime_checkable
+class TransactionalProducer(Producer[K_contra, V_contra], Protocol[K_contra, V_contra]):
+    """A Producer with transactions; what its methods do is said by KafkaProducer's."""
+
+    def init_transactions(self, transactional_id: str | None = None) -> None:
+        """Get a producer id and an epoch for the transactional id."""
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction."""
+
+    def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
+        """Have the transaction commit what a consumer has consumed, too."""
+
+    def commit_transaction(self) -> None:
+        """Send what is left of the transaction, and commit it."""
+
+    def abort_transaction(self) -> None:
+        """Give up the transaction."""
+
+    def prepare_transaction(self) -> PreparedTransaction:
+        """Send what is left of the transaction, take no more, and return what another process needs to end it."""
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Return a `with` block that is one transaction."""

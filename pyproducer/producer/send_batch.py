@@ -15,6 +15,7 @@ from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.producer_batch import BatchRows
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import PartitionTable
@@ -79,7 +80,9 @@ class BatchSender:
     def send(self, topic: str, values: Any, keys: Any, headers: Any, timestamps: Any, partitions: Any) -> BatchFuture:
         """Take the columns of a call; see KafkaProducer.send_batch."""
         sender = self._record_sender
-        self._life.ensure_open()
+        sender.may_send.ensure()
+        if self._life.is_inside_call:
+            raise self._life.nested("send_batch()")
         topic = to_topic(topic)
         created = self._clock.timestamp_ms()
         deadline_ms = self._clock.now_ms() + self._max_block_ms
@@ -134,9 +137,9 @@ class BatchSender:
             for key, value, headers in rows_of(chunk, columns.timestamps, array("i", range(
                     row, min(row + _ROWS_AT_ONCE, end)))):
                 try:
-                    entered = sender.enter_room(
+                    entered = sender.enter_room(SerializedRecord(
                         topic, None if places[row] < 0 else places[row], columns.timestamps[row], key, key, value,
-                        value, headers, row_callback(sender, future, row), chunk.size_upper_bound(row),
+                        value, headers, row_callback(sender, future, row), chunk.size_upper_bound(row)),
                         self._left_ms(deadline_ms))
                 except (KafkaTimeoutError, ApiError, AuthenticationError, IllegalStateError) as error:
                     future.on_refused(range(row, len(places)), error)
@@ -188,9 +191,9 @@ class BatchSender:
                     "i", waiting[position:position + _ROWS_AT_ONCE])):
                 row = waiting[position]
                 try:
-                    sender.hand_over(
+                    sender.hand_over(SerializedRecord(
                         topic, columns.partitions[row], columns.timestamps[row], key, key, value, value, headers,
-                        row_callback(sender, future, row), chunk.size_upper_bound(row),
+                        row_callback(sender, future, row), chunk.size_upper_bound(row)),
                         self._left_ms(deadline_ms), sender.choose_partition)
                 except (BufferExhaustedError, IllegalStateError) as error:
                     return error, array("i", waiting[position:])

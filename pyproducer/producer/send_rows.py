@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult
+from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
 from pyproducer.common.errors import BufferExhaustedError, IllegalStateError, KafkaError
@@ -142,9 +143,9 @@ def _hand_over(sender: RecordSender, row: _Row, on_completion: OnCompletion, clo
         on_chosen(partition)
         return partition
 
-    future = sender.hand_over(
+    future = sender.hand_over(SerializedRecord(
         record.topic, record.partition, created if record.timestamp is None else record.timestamp, record.key,
-        row.key_bytes, record.value, row.value_bytes, row.headers, on_completion, row.size_bytes,
+        row.key_bytes, record.value, row.value_bytes, row.headers, on_completion, row.size_bytes),
         _left_ms(clock, deadline_ms), choose)
     outcome: ProduceRequestResult = future._result
     return outcome

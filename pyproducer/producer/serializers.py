@@ -15,10 +15,12 @@ import struct
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, runtime_checkable
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from pyproducer.common.callback import is_coroutine_function
 from pyproducer.common.class_names import import_object, make_instance
+from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.records import Header
 from pyproducer.producer.json_serializer import JsonSerializer
@@ -195,6 +197,24 @@ class _OneArgument:
         return repr(self._function)
 
 
+_PORTS = {"http": 80, "https": 443}
+_HOW_ASYNC = ("Leave it out of the producer and send its bytes: await serializer(value, SerializationContext(topic, "
+              "MessageField.VALUE))")
+
+
+def _address_asked(cause: Exception) -> str | None:
+    """Return where a request went that had no answer; None where an error is none of httpx or requests, or had one."""
+    try:
+        if getattr(cause, "response", None) is not None:
+            return None
+        parts = urlsplit(str(getattr(getattr(cause, "request", None), "url", "")))
+        if not parts.hostname:
+            return None
+        return f"{parts.scheme}://{address_text(parts.hostname, parts.port or _PORTS.get(parts.scheme, 0))}"
+    except Exception:  # httpx raises where it knows no request, and a URL may be none
+        return None
+
+
 class _InContext:
     """A serializer of confluent-kafka: it is called with the data and what it calls their context.
 
@@ -208,10 +228,17 @@ class _InContext:
         self._field = confluent.MessageField.KEY if is_key else confluent.MessageField.VALUE
 
     def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
-        serialized = self._serializer(data, self._context(topic, self._field, headers))
+        try:
+            serialized = self._serializer(data, self._context(topic, self._field, headers))
+        except Exception as cause:
+            address = _address_asked(cause)
+            if address is None:
+                raise
+            raise ConnectionError(f"the schema registry at {address} did not answer: {cause}") from cause
         if inspect.iscoroutine(serialized):  # which the call of AsyncAvroSerializer does not show before
             serialized.close()
-            raise TypeError("it is asynchronous, and a serializer is called, not awaited: give the one without Async")
+            raise TypeError(f"it is asynchronous, and a serializer is called, not awaited. {_HOW_ASYNC}, or give the "
+                            "one without Async")
         return serialized  # type: ignore[no-any-return]  # what is no bytes is refused by who calls
 
     def __repr__(self) -> str:
@@ -254,6 +281,9 @@ def resolve_serializer(value: object, key: str = "value.serializer",
         return None
     if isinstance(value, str):
         value = _by_name(key, value.strip())
+    if inspect.iscoroutine(value):
+        value.close()
+        raise ConfigError(key, value, f"it is not made yet: what makes it is asynchronous. {_HOW_ASYNC}")
     instance: Any = make_instance(key, value)
     if not callable(instance):
         raise ConfigError(key, value, "a serializer must be callable as (topic, headers, data) or as (data), or be one "

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pyproducer.client.metadata import ProducerMetadata
-from pyproducer.client.not_known import no_answer, not_known
+from pyproducer.client.metadata_errors import no_answer, not_known
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import Cluster
 from pyproducer.common.topic_name import ensure_topic_name

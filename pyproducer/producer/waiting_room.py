@@ -13,28 +13,27 @@ and comes in behind him. The sender takes a queue away when it is empty, in one 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from pyproducer.accumulator.buffer_pool import Place
-from pyproducer.accumulator.life import Life, Presence
-from pyproducer.accumulator.produce_result import OnCompletion
+from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.accumulator.waiting_records import Key, WaitingQueue, WaitingRecord
 from pyproducer.client.metadata import ProducerMetadata
-from pyproducer.client.not_known import no_such_partition, not_known
+from pyproducer.client.metadata_errors import no_such_partition, not_known
 from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.cluster import Cluster, TopicPartition
-from pyproducer.common.errors import KafkaError, told_as_not_sent
-from pyproducer.common.records import Header
+from pyproducer.common.errors import KafkaError, PartitionerError, told_as_not_sent
+from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.topic_name import ensure_topic_name
 from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import HEADER_SIZE_BYTES, FutureRecordMetadata
 
-log: logging.Logger = logging.getLogger(__name__)
+log: SenderLog = sender_log(__name__)
 
 UNKNOWN_TOPIC_MS = 10_000
 """So long brokers may say that they do not know a topic: enough for one that is created just now, and for
@@ -44,6 +43,7 @@ _MOST_DOOR_MS = 100
 # A batch expires with its oldest record, so records share one only if they were sent close to each other: within this
 # part of delivery.timeout.ms.
 _SPREAD_DIVISOR = 64
+_LOGGED_AGAIN_MS = 60_000  # so long what a partitioner raises is not logged again
 
 Choose = Callable[[str, Any, "bytes | None", Any, "bytes | None", Cluster, int], int]
 OnAppend = Callable[[str, int, int, Cluster, bool], object]
@@ -64,6 +64,7 @@ class WaitingRoom:
         delivery_timeout_ms: delivery.timeout.ms.
         max_block_ms: max.block.ms.
         count_failed: Told how many records failed.
+        on_failed: Told of each failure before its record is.
 
     Attributes:
         queues: Who waits, for what; where nobody does, nobody need ask `is_waiting`. Only for reading.
@@ -72,7 +73,8 @@ class WaitingRoom:
     def __init__(self, *, metadata: ProducerMetadata, accumulator: RecordAccumulator, clock: Clock, life: Life,
                  wakeup_sender: Callable[[], None], choose_partition: Choose, on_append: OnAppend | None,
                  batch_size_bytes: int, delivery_timeout_ms: int, max_block_ms: int,
-                 count_failed: Callable[[int], None] = lambda _count: None) -> None:
+                 count_failed: Callable[[int], None] = lambda _count: None,
+                 on_failed: Callable[[KafkaError], None] = lambda _error: None) -> None:
         self._metadata = metadata
         self._accumulator = accumulator
         self._waiting = accumulator.waiting
@@ -86,10 +88,14 @@ class WaitingRoom:
         self._delivery_timeout_ms = delivery_timeout_ms
         self._max_block_ms = max_block_ms
         self._count_failed = count_failed
+        self._on_failed = on_failed
         self._door = Waiters(life.locks.cell)  # who would enter a queue that is being emptied
         self._has_news = True  # somebody waits where the sender did not look yet; any thread says so, the sender looks
         # Sender thread only: what the last look at all queues was made by, and when the next is due without news.
         self._seen: tuple[Cluster, int, int] | None = None
+        # What the partitioner raised that was logged last, and when.
+        self._logged_kind: type[BaseException] | None = None
+        self._logged_ms = 0
         self._next_look_ms = 0
 
     # The callers' side.
@@ -101,24 +107,13 @@ class WaitingRoom:
         """
         return (topic if partition is None else (topic, partition)) in self.queues
 
-    def enter(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None, value: Any,
-              value_bytes: bytes | None, headers: tuple[Header, ...], on_completion: OnCompletion | None,
-              size_bytes: int, max_block_ms: int) -> FutureRecordMetadata | None:
+    def enter(self, record: SerializedRecord, max_block_ms: int) -> FutureRecordMetadata | None:
         """Let a serialized record wait for its topic, or its partition.
 
         Blocks the caller while the room's part of buffer.memory, or all of it, is used up; never for metadata.
 
         Args:
-            topic: Its topic.
-            partition: Its partition, None while it is not chosen.
-            timestamp: Epoch ms.
-            key: The key as the application gave it, for the partitioner.
-            key_bytes: The serialized key.
-            value: The value as the application gave it.
-            value_bytes: The serialized value.
-            headers: The headers.
-            on_completion: The callback.
-            size_bytes: Its `record_size_upper_bound`.
+            record: The record.
             max_block_ms: How long it may wait from now on, for memory and then in the room.
 
         Returns:
@@ -130,8 +125,11 @@ class WaitingRoom:
             InvalidTopicError: The name is not allowed. Not sent.
             ProducerClosedError: The producer is closed. Not sent.
         """
-        if self._waiting.is_inside():
-            raise self._life.inside("send()")
+        self._accumulator.ensure_in_no_step("send()")
+        return self._life.run("send()", self._enter, record, max_block_ms)
+
+    def _enter(self, record: SerializedRecord, max_block_ms: int) -> FutureRecordMetadata | None:
+        topic, partition = record.topic, record.partition
         if not self._metadata.cluster.table(topic).count:
             ensure_topic_name(topic)
         now_ms = self._clock.now_ms()
@@ -143,33 +141,29 @@ class WaitingRoom:
             self._wakeup_sender()
             raise not_known(self._metadata, topic, partition, self._limit)
         self._wait_at_the_door(topic, max_block_ms)
-        record = WaitingRecord(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers, on_completion,
-                               size_bytes, now_ms, now_ms + min(max_block_ms, self._delivery_timeout_ms), self._life)
+        waiting = WaitingRecord(record, now_ms, now_ms + min(max_block_ms, self._delivery_timeout_ms), self._life)
         memory = self._waiting.memory
-        record.reserved_bytes = min(record.reserved_bytes, memory.whole.total_bytes)
+        waiting.reserved_bytes = min(waiting.reserved_bytes, memory.whole.total_bytes)
         place: Place | None = None
         place_in_whole: Place | None = None
-        presence = Presence()
         try:
             while True:
                 with self._waiting.lock:
-                    if self._accumulator.is_closed:
-                        raise self._life.refusal()
+                    self._accumulator.ensure_takes_records()
                     queue = self._queue_to_wait_in(topic, partition, now_ms)
                     if queue is None:
                         return None
-                    is_first = queue.expect(record)
-                    is_in = memory.charge(record, queue.records, place, place_in_whole)
+                    is_first = queue.expect(waiting)
+                    is_in = memory.charge(waiting, queue.records, place, place_in_whole)
                 if is_first:
                     self._tell_sender()  # also without memory: who comes next does not, for this one was first
                 if is_in:
                     break
                 if place is None:
-                    memory.ensure_not_inside(record.reserved_bytes)
-                    self._life.enter(presence)
-                    place = memory.enter(record.reserved_bytes, max_block_ms, record.sent_ms)
-                elif place_in_whole is None and memory.has_room(record.reserved_bytes, place):
-                    place_in_whole = memory.whole.enter(record.reserved_bytes, max_block_ms, record.sent_ms)
+                    place = memory.enter(waiting.reserved_bytes, max_block_ms, waiting.sent_ms)
+                elif place_in_whole is None and memory.has_room(waiting.reserved_bytes, place):
+                    place_in_whole = memory.whole.enter(waiting.reserved_bytes, max_block_ms, waiting.sent_ms,
+                                                        is_counted=False)
                 else:
                     (place_in_whole or place).wait()
         except BaseException:
@@ -180,8 +174,7 @@ class WaitingRoom:
                 place_in_whole.leave()
             if place is not None:
                 place.leave()
-            presence.leave()
-        return record.future
+        return waiting.future
 
     def _tell_sender(self) -> None:
         self._has_news = True  # first: who is woken finds it
@@ -219,7 +212,7 @@ class WaitingRoom:
         """
         queue = self._waiting.queues.get(topic)
         if queue is None or not queue.is_leaving or (
-                self._life.is_on_sender_thread or self._life.is_on_loop or self._life.is_inside_call()):
+                self._life.is_on_sender_thread or self._life.is_on_loop):
             return
         cell = self._door.enter()
         if queue.is_leaving and self._waiting.queues.get(topic) is queue:
@@ -303,6 +296,7 @@ class WaitingRoom:
 
     def _fail(self, queue: WaitingQueue, record: WaitingRecord, error: KafkaError) -> None:
         self._count_failed(1)
+        self._on_failed(error)
         self._waiting.fail(queue, record, error)
 
     def _is_doomed(self, queue: WaitingQueue, now_ms: int) -> bool:
@@ -374,22 +368,36 @@ class WaitingRoom:
     def _choose(self, record: WaitingRecord, cluster: Cluster, count: int) -> KafkaError | None:
         """Choose the partition of a record; return what the partitioner raised, for its future."""
         try:
-            record.partition = self._choose_partition(record.topic, record.key, record.key_bytes, record.value,
-                                                      record.value_bytes, cluster, count)
+            topic, _, _, key, key_bytes, value, value_bytes, *_ = record.serialized
+            record.partition = self._choose_partition(topic, key, key_bytes, value, value_bytes, cluster, count)
             return None
         except BaseException as raised:  # the application's; no signal arrives on this thread
             self._ensure_not_forked()
-            if isinstance(raised, Exception):
-                return told_as_not_sent(raised)  # what send() would have raised
-            error = KafkaError(f"The partitioner raised {raised!r} for a record for topic {record.topic!r}")
-            error.__cause__ = raised
-            return error
+            if not isinstance(raised, Exception):
+                error = PartitionerError(
+                    f"The partitioner raised {raised!r} for a record for topic {record.serialized.topic!r}")
+                error.__cause__ = raised
+                raised = error
+            self._log_raised(raised)
+            return told_as_not_sent(raised)  # what send() would have raised
+
+    def _log_raised(self, raised: Exception) -> None:
+        """Write a line with the traceback of what the partitioner raised; again only for another kind, or much later.
+
+        The future has it, too, but a future may be looked at by nobody.
+        """
+        cause = raised.__cause__
+        now_ms = self._clock.now_ms()
+        if isinstance(raised, PartitionerError) and cause is not None and (
+                type(cause) is not self._logged_kind or now_ms - self._logged_ms >= _LOGGED_AGAIN_MS):
+            self._logged_kind, self._logged_ms = type(cause), now_ms
+            log.warning("%s", raised, exc_info=cause)
 
     def _tell_partitioner(self, record: WaitingRecord, partition: int, cluster: Cluster, *, is_full: bool) -> None:
         if self._on_append is None:
             return
         try:
-            self._on_append(record.topic, partition, record.size_bytes, cluster, is_full)
+            self._on_append(record.serialized.topic, partition, record.size_bytes, cluster, is_full)
         except BaseException:  # the application's; the record goes its way
             self._ensure_not_forked()
             log.exception("on_append of the partitioner raised")
@@ -412,7 +420,8 @@ class WaitingRoom:
             write_limit_bytes=HEADER_SIZE_BYTES + sum(record.size_bytes for record in records),
             reserved_bytes=sum(record.reserved_bytes for record in records), life=self._life)
         for index, record in enumerate(records):
-            future = batch.open.try_append(record.timestamp, record.key_bytes, record.value_bytes, record.headers, None)
+            # Without its callback: the future that it has keeps that.
+            future = batch.append(record.serialized._replace(on_completion=None))
             assert future is not None, "the batch is made as large as its records"
             record.batch, record.index = batch, index
         batch.open.futures = [record.future for record in records]

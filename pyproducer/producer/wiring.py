@@ -8,7 +8,6 @@ Source:  Java KafkaProducer's constructor (4.1).
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import sys
 from collections.abc import Callable
@@ -21,50 +20,73 @@ from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.credentials import Credentials
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.network_client import NetworkClient
+from pyproducer.client.unconfirmed_writes import UnconfirmedRecords
 from pyproducer.client.wire import Wire
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock
-from pyproducer.common.errors import ConfigError
-from pyproducer.common.metrics import Metrics
-from pyproducer.common.waiting import Locks, lock_to_ask
+from pyproducer.common.delivery_summary import DeliverySummary
+from pyproducer.common.printable import LONGEST_NAME, printable
+from pyproducer.common.reinstall import reinstall_command
+from pyproducer.common.sender_log import SenderLog, sender_log, watch
+from pyproducer.common.waiting import Locks
 from pyproducer.hotpath import Road, RouteTable
 from pyproducer.network.channel_builder import client_channel_builder
 from pyproducer.network.sasl.login import login_for
+from pyproducer.observe import otlp
+from pyproducer.observe.catalog import Kind
+from pyproducer.observe.registry import STORIES, Registry
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.config.rows_client import REBUILD
 from pyproducer.producer.do_send import RecordSender
+from pyproducer.producer.gauges import register_gauges
 from pyproducer.producer.interceptors import resolve_interceptors
+from pyproducer.producer.may_send import MaySend
 from pyproducer.producer.partitioners import resolve_partitioner
+from pyproducer.producer.reporters import reporters_of
 from pyproducer.producer.send_batch import LARGE_BATCH_BYTES, BatchSender
 from pyproducer.producer.serializers import resolve_serializer
 from pyproducer.producer.surroundings import Surroundings
+from pyproducer.producer.transaction_calls import TransactionCalls
 from pyproducer.producer.waiting_room import WaitingRoom
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.compression import Compressor, compressor_for
 from pyproducer.sender.completion import Completion
 from pyproducer.sender.freeze import Freeze, longest_pause_ms
 from pyproducer.sender.io_thread import IoThread
-from pyproducer.sender.loop_watch import LoopWatch
 from pyproducer.sender.partition_load import PartitionLoad
-from pyproducer.sender.producer_id_request import ProducerIdRequest
+from pyproducer.sender.requests.add_partitions import AddPartitions
+from pyproducer.sender.requests.commit_offsets import CommitOffsets
+from pyproducer.sender.requests.coordinators import Coordinators
+from pyproducer.sender.requests.end_txn import EndTransactions
+from pyproducer.sender.requests.init_producer_id import InitProducerIds
+from pyproducer.sender.requests.own_request import RequestKind
+from pyproducer.sender.requests.own_requests import OwnRequests
+from pyproducer.sender.requests.prepared_check import PreparedChecks
 from pyproducer.sender.sender import Sender
+from pyproducer.sender.stuck_log import StuckLog
+from pyproducer.sender.telemetry import Telemetry
 from pyproducer.sender.turns import SenderTurns
 from pyproducer.transaction.transaction_manager import TransactionManager
+from pyproducer.transaction.transactions import Transactions
 
-log: logging.Logger = logging.getLogger(__name__)
+log: SenderLog = sender_log(__name__)
 
 # A broker's answer is small; anything near this is not Kafka's protocol. Java sets no limit here.
 _MAX_RESPONSE_BYTES = 100 * 1024 * 1024
+_MOST_TOPICS = 5  # that a line names
 
 
 class ProducerRuntime:
     """The parts that KafkaProducer talks to."""
 
     __slots__ = ("__weakref__", "accumulator", "batch_sender", "client_id", "clock", "config", "io_thread", "life",
-                 "metadata", "metrics", "record_sender", "wire")
+                 "metadata", "record_sender", "registry", "telemetry", "transaction_calls", "wire")
 
     def __init__(self, client_id: str, config: ProducerConfig, clock: Clock, life: Life, metadata: ProducerMetadata,
                  wire: Wire, accumulator: RecordAccumulator, record_sender: RecordSender, batch_sender: BatchSender,
-                 io_thread: IoThread, metrics: Metrics) -> None:
+                 io_thread: IoThread, registry: Registry, telemetry: Telemetry | None,
+                 transaction_calls: TransactionCalls) -> None:
+        self.telemetry: Telemetry | None = telemetry
         self.client_id: str = client_id
         self.config: ProducerConfig = config
         self.clock: Clock = clock
@@ -75,7 +97,8 @@ class ProducerRuntime:
         self.record_sender: RecordSender = record_sender
         self.batch_sender: BatchSender = batch_sender
         self.io_thread: IoThread = io_thread
-        self.metrics: Metrics = metrics
+        self.registry: Registry = registry
+        self.transaction_calls: TransactionCalls = transaction_calls
 
     def on_forked(self, successor: Callable[[], Road]) -> None:
         """In a child process: refuse what is done with it, in the middle of a call, too, and let no lock stop that.
@@ -91,6 +114,7 @@ class ProducerRuntime:
         life.mark_forked(rebuilds=rebuilds)
         self.record_sender.on_forked(successor if rebuilds else life.ensure_open)
         self.metadata.on_forked(life.refusal)
+        self.registry.on_forked()
         self.accumulator.on_forked()
         life.wake_in_child()
         if rebuilds or is_in_turn:
@@ -118,29 +142,35 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         on_end_in_child: See IoThread.
 
     Raises:
-        ConfigError: A setting asks for what this version does not do. Nothing was started.
+        ConfigError: What a setting names cannot be made. Nothing was started.
     """
-    _refuse_what_is_missing(config)
     # Here, on the constructor's thread. The sender's would load it with the second request, and a process that forks in
     # the middle of that has children in which the module's lock is held for ever.
     from pyproducer.protocol import straight_line  # noqa: F401 - loaded for protocol/schema.py
+    if config.transactional_id is not None:
+        for api in (ApiKeys.FIND_COORDINATOR, ApiKeys.DESCRIBE_TRANSACTIONS):
+            api.row.load()
 
     surroundings = surroundings or Surroundings()
     clock, locks, start_thread = surroundings.clock, surroundings.locks, surroundings.start_thread
-    metrics = Metrics()
     client_id = config.client_id
+    registry = Registry(
+        client_id if name is None else name, linger_ms=config.linger_ms, num_samples=config.metrics_num_samples,
+        window_ms=config.metrics_sample_window_ms, now_ms=clock.now_ms(), capacity=STORIES, locks=locks)
     # Of a fork the child's futures go, too: nobody is to be woken for them.
     tally = DeliveryTally(raises=config.pyproducer_on_unretrieved == "raise", locks=locks,
-                          wake=lambda: None if life.is_forked or life.is_on_sender_thread else wire.wakeup())
+                          wake=lambda: None if life.is_forked or life.is_on_sender_thread else wire.wakeup(),
+                          count=registry.count_error)
     life = Life(name or client_id, clock, locks, tally=tally)
+    watch(life)
     key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer, "key.serializer",
                              config.originals)
     value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
                                "value.serializer", config.originals)
     interceptors = resolve_interceptors(config.interceptor_classes, config.originals)
-    are_inside_partitioner: list[Callable[[], bool]] = []
+    reporters = reporters_of(config, registry, clock)
     partitioner = resolve_partitioner(config.partitioner_class, config, next_random=surroundings.next_random,
-                                      make_lock=functools.partial(lock_to_ask, locks.rlock, are_inside_partitioner))
+                                      make_lock=locks.rlock)
     compressor = _compressor(config, locks)
     login = login_for(config)
     channel_builder = client_channel_builder(config, login)
@@ -155,6 +185,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     for topic in config.pyproducer_prefetch_topics:
         metadata.add(topic, clock.now_ms())
     credentials = None if login is None else Credentials(login, metadata, lambda: wire.wakeup())
+    unconfirmed = UnconfirmedRecords()
     wakeup = surroundings.make_wakeup()
     make_selector = functools.partial(
         surroundings.make_selector, max_receive_size_bytes=_MAX_RESPONSE_BYTES,
@@ -170,12 +201,20 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         receive_buffer_bytes=config.receive_buffer_bytes, dns_lookup=config.client_dns_lookup,
         metadata_recovery_strategy=config.metadata_recovery_strategy,
         metadata_recovery_rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
-        has_credentials=None if credentials is None else credentials.are_there,
-        longest_pause_ms=longest_pause_ms(config.request_timeout_ms), on_pause=lambda *pause: freeze.on_pause(*pause))
+        has_credentials=None if credentials is None else credentials.are_there, on_unconfirmed=unconfirmed.on_end,
+        on_throttle=lambda *throttle: stuck_log.on_throttle(*throttle),
+        longest_pause_ms=longest_pause_ms(config.request_timeout_ms), on_pause=lambda *pause: freeze.on_pause(*pause),
+        registry=registry)
     wire = Wire(lambda: make_client(make_selector()), wakeup, life.role.ring)
     pool = BufferPool(config.buffer_memory, clock, life, count_held=lambda: accumulator.count_held(),
                       on_exhausted=wire.wakeup)
-    transaction_manager = TransactionManager() if config.enable_idempotence else None
+    transactions = None if config.transactional_id is None else Transactions(
+        config.transactional_id, timeout_ms=config.transaction_timeout_ms,
+        two_phase=config.transaction_two_phase_commit_enable, clock=clock, locks=locks)
+    transaction_manager = TransactionManager(transactions=transactions) if config.enable_idempotence else None
+    # With acks=0 nobody would say that a batch is too large for its topic.
+    large_batch_bytes = (min(LARGE_BATCH_BYTES, config.max_request_size // 4)
+                         if config.is_default("batch.size") and config.required_acks else config.batch_size)
     accumulator = RecordAccumulator(
         batch_size_bytes=config.batch_size, linger_ms=config.linger_ms,
         delivery_timeout_ms=config.delivery_timeout_ms, pool=pool, compressor=compressor,
@@ -183,74 +222,115 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         sends_one_at_a_time=config.max_in_flight_requests_per_connection == 1,
         # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.
         lingers_for_waiters=not config.is_default("linger.ms"), on_linger_ended=lambda: turns.on_opened(),
-        are_inside=(metadata.is_inside, tally.is_inside), are_inside_partitioner=are_inside_partitioner,
-        transaction_manager=transaction_manager)
-    life.is_inside_append = accumulator.is_inside_append
-    life.is_inside_any_append = accumulator.is_inside_any_append
+        transaction_manager=transaction_manager, largest_batch_bytes=large_batch_bytes,
+        in_flight_bytes=config.max_in_flight_requests_per_connection * config.max_request_size, ledger=registry.ledger)
     completion = Completion(
         accumulator=accumulator, metadata=metadata, transaction_manager=transaction_manager, retries=config.retries,
-        delivery_timeout_ms=config.delivery_timeout_ms, metrics=metrics, clock=clock)
-    producer_id_request = None if transaction_manager is None else ProducerIdRequest(
-        wire=wire, metadata=metadata, transaction_manager=transaction_manager,
+        delivery_timeout_ms=config.delivery_timeout_ms, registry=registry, clock=clock)
+    own_requests = None if transaction_manager is None else OwnRequests(
+        wire=wire, kinds=request_kinds(wire, metadata, transaction_manager, accumulator), coordinators=Coordinators(),
         request_timeout_ms=config.request_timeout_ms, retry_backoff=retry_backoff)
     room = WaitingRoom(
         metadata=metadata, accumulator=accumulator, clock=clock, life=life, wakeup_sender=wire.wakeup,
-        choose_partition=lambda *record: record_sender.choose_partition(*record),
+        choose_partition=lambda *record: record_sender.choose_for_waiting(*record),
         on_append=getattr(partitioner, "on_append", None), batch_size_bytes=config.batch_size,
         delivery_timeout_ms=config.delivery_timeout_ms, max_block_ms=config.max_block_ms,
-        count_failed=completion.count_failed)
-    freeze: Freeze = Freeze(wire, metadata, accumulator, clock, config.request_timeout_ms)
+        count_failed=completion.count_failed, on_failed=completion.on_failed)
+    freeze: Freeze = Freeze(wire, metadata, accumulator, clock, config.request_timeout_ms, config.delivery_timeout_ms)
+    telemetry = _telemetry(config, wire, registry, clock, surroundings)
+    stuck_log: StuckLog = StuckLog(accumulator, metadata, transaction_manager, linger_ms=config.linger_ms,
+                                   delivery_timeout_ms=config.delivery_timeout_ms)
     update_load = getattr(partitioner, "update_load", None)
     sender = Sender(
         wire=wire, metadata=metadata, accumulator=accumulator, completion=completion,
-        producer_id_request=producer_id_request, transaction_manager=transaction_manager, acks=config.required_acks,
+        own_requests=own_requests, transaction_manager=transaction_manager, acks=config.required_acks,
         max_request_size_bytes=config.max_request_size, request_timeout_ms=config.request_timeout_ms,
-        metrics=metrics,
+        registry=registry,
         partition_load=None if update_load is None else PartitionLoad(accumulator, update_load), waiting_room=room,
-        tally=tally, freeze=freeze, life=life)
-    watch = LoopWatch(wire)
-    turns = SenderTurns(sender, accumulator, life, clock, wakeup, freeze, watch)
+        tally=tally, freeze=freeze, stuck_log=stuck_log, life=life, delivery_timeout_ms=config.delivery_timeout_ms,
+        telemetry=telemetry)
+    turns = SenderTurns(sender, accumulator, life, clock, wakeup, freeze)
     if hotpath.ROLE_IS_SAFE:
         life.take_turn = turns.take
-        life.take_turn_in_loop = turns.take_in_loop
     record_sender = RecordSender(
         metadata=metadata, routes=routes, accumulator=accumulator, room=room, partitioner=partitioner,
         key_serializer=key, value_serializer=value, interceptors=interceptors, clock=clock, life=life,
         wakeup_sender=wire.wakeup, max_request_size_bytes=config.max_request_size,
-        buffer_memory_bytes=config.buffer_memory, max_block_ms=config.max_block_ms, on_opened=turns.on_opened)
+        buffer_memory_bytes=config.buffer_memory, max_block_ms=config.max_block_ms, on_opened=turns.on_opened,
+        may_send=MaySend(life, transactions))
+    if transactions is not None:
+        transactions.on_change, transactions.wakeup = record_sender.renew_gate, wire.wakeup
+        life.on_not_taken = transactions.on_failed
 
     def refuse() -> None:
         record_sender.refuse()
         accumulator.close()
         metadata.close(life.refusal)
+        if transactions is not None:
+            transactions.begin_end_of_life()
 
     def close_parts() -> None:
         try:
             tally.end(clock.now_ms())  # every outcome is decided and told
+            _say_what_failed(life.client_id, tally.summary())
         finally:
-            watch.end()
-            _close_parts(interceptors, partitioner, key, value, credentials)
+            _close_parts(interceptors, partitioner, key, value, credentials, *reporters)
 
     io_thread = IoThread(sender, wire, accumulator, life, clock, refuse, close_parts, on_end, start_thread,
-                         turns.stand_aside, on_end_in_child, turns.wake_loop)
-    large_batch_bytes = (min(LARGE_BATCH_BYTES, config.max_request_size // 4) if config.is_default("batch.size")
-                         else config.batch_size)
+                         turns.stand_aside, on_end_in_child)
     batch_sender = BatchSender(record_sender=record_sender, metadata=metadata, accumulator=accumulator, clock=clock,
                                life=life, wakeup_sender=wire.wakeup, max_block_ms=config.max_block_ms,
                                batch_size_bytes=config.batch_size, large_batch_bytes=large_batch_bytes,
                                buffer_memory_bytes=config.buffer_memory)
     if hotpath.IS_FALLBACK:
         _say_fallback_once()
-    metrics.gauge("buffer-total-bytes", lambda: pool.total_bytes)
-    metrics.gauge("buffer-available-bytes", lambda: pool.available_bytes)
-    metrics.gauge("waiting-threads", lambda: pool.queued_count + accumulator.waiting.memory.queued_count)
-    metrics.gauge("bufferpool-wait-time-ns-total",
-                  lambda: 1_000_000 * (pool.waited_ms + accumulator.waiting.memory.waited_ms))
-    metrics.gauge("record-send-total", lambda: tally.stored_count or None)  # as the totals, from the first one on
-    metrics.gauge("record-unretrieved-error-total", lambda: tally.unretrieved_count)
-    metrics.gauge("requests-in-flight", lambda: wire.client.in_flight_request_count())
-    return ProducerRuntime(client_id, config, clock, life, metadata, wire, accumulator, record_sender, batch_sender,
-                           io_thread, metrics)
+    registry.gauge("record-unconfirmed-total", "records sent with acks=0 of which nobody knows whether they came; ours",
+                   lambda: unconfirmed.total, Kind.TOTAL)
+    runtime = ProducerRuntime(
+        client_id, config, clock, life, metadata, wire, accumulator, record_sender, batch_sender, io_thread, registry,
+        telemetry, TransactionCalls(life=life, transactions=transactions, own_requests=own_requests, metadata=metadata,
+                                    max_block_ms=config.max_block_ms))
+    register_gauges(runtime, login)
+    return runtime
+
+
+def _telemetry(config: ProducerConfig, wire: Wire, registry: Registry, clock: Clock,
+               surroundings: Surroundings) -> Telemetry | None:
+    """Return what pushes metrics to brokers; None where that is switched off, or its messages are not installed."""
+    if not config.enable_metrics_push:
+        return None
+    if not otlp.is_available():
+        if not config.is_default("enable.metrics.push"):
+            log.warning("enable.metrics.push has no effect: opentelemetry-proto is not installed: "
+                        "pip install 'pyproducer[telemetry]'")
+        return None
+    return Telemetry(wire=wire, registry=registry, clock=clock, request_timeout_ms=config.request_timeout_ms,
+                     uniform=surroundings.random.uniform)
+
+
+def request_kinds(wire: Wire, metadata: ProducerMetadata, manager: TransactionManager,
+                  accumulator: RecordAccumulator) -> list[RequestKind]:
+    """Return what a client may have to ask for itself, in the order of its priority."""
+    init = InitProducerIds(wire, metadata, manager, accumulator.has_incomplete)
+    transactions = manager.transactions
+    if transactions is None:
+        return [init]
+    return [PreparedChecks(transactions), init,
+            AddPartitions(manager, transactions, accumulator.waiting_partitions), CommitOffsets(manager, transactions),
+            EndTransactions(wire, manager, transactions, lambda: not accumulator.is_empty())]
+
+
+def _say_what_failed(client_id: str, summary: DeliverySummary) -> None:
+    """Say at the end how many records were not delivered: the end of a `with` block hands the summary to nobody."""
+    if summary:
+        return
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in summary.failed.items() if count)
+    by_topic = {topic: sum(row.failed.values()) for topic, row in summary.topics.items()}
+    worst = sorted((topic for topic in by_topic if by_topic[topic]), key=lambda topic: -by_topic[topic])
+    topics = ", ".join(f"{printable(topic, LONGEST_NAME)} {by_topic[topic]}" for topic in worst[:_MOST_TOPICS])
+    more = f" and {len(worst) - _MOST_TOPICS} more topics" if len(worst) > _MOST_TOPICS else ""
+    log.warning("%s is closed: %d record(s) were not delivered (%s), %d were; by topic: %s%s", client_id,
+                sum(by_topic.values()), outcomes, summary.delivered, topics, more)
 
 
 def _close_parts(*parts: object) -> None:
@@ -275,8 +355,8 @@ def _say_fallback_once() -> None:
         why = f"is of another Python or platform than this one, {sys.implementation.cache_tag} ({', '.join(others)})"
         cure = "Install pyproducer with the Python that runs it"
     elif hotpath.REFUSAL is None:
-        why = "is not there (no C compiler when it was installed)"
-        cure = "Install a C compiler and install pyproducer again"
+        why = "is not there (no C compiler when it was installed, or a wheel for any platform)"
+        cure = f"With a C compiler (Debian: apt-get install gcc libc6-dev python3-dev): {reinstall_command()}"
     else:
         why = f"cannot be loaded ({hotpath.REFUSAL})"
         cure = "Use it in the first interpreter of a process only (mod_wsgi: WSGIApplicationGroup %{GLOBAL})"
@@ -286,12 +366,6 @@ def _say_fallback_once() -> None:
 
 def _built_for_others(folder: str) -> list[str]:
     return sorted(name for name in os.listdir(folder) if name.startswith("_native.") and name.endswith((".so", ".pyd")))
-
-
-def _refuse_what_is_missing(config: ProducerConfig) -> None:
-    if config.transactional_id is not None:
-        raise ConfigError("transactional.id", config.transactional_id,
-                          "transactions are not in this version; leave it unset for an idempotent producer")
 
 
 def _compressor(config: ProducerConfig, locks: Locks) -> Compressor:

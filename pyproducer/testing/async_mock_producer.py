@@ -23,6 +23,8 @@ from pyproducer.common.errors import KafkaError
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata
 from pyproducer.producer.kafka_producer import K, V
+from pyproducer.producer.transaction_calls import AsyncTransactionBlock
+from pyproducer.transaction.prepared_transaction import PreparedTransaction
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -68,6 +70,34 @@ class AsyncMockProducer(Generic[K, V]):
     async def flush(self, timeout: float | None = None, *, raise_on_error: bool = False) -> None:
         """Store all that is not done; see MockProducer.flush."""
         self.mock.flush(timeout, raise_on_error=raise_on_error)
+
+    async def init_transactions(self, transactional_id: str | None = None) -> None:
+        """Bind the transactional id; see MockProducer.init_transactions."""
+        self.mock.init_transactions(transactional_id)
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction; see MockProducer.begin_transaction."""
+        self.mock.begin_transaction()
+
+    async def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
+        """Add offsets to the transaction; see MockProducer.send_offsets_to_transaction."""
+        self.mock.send_offsets_to_transaction(offsets, group_metadata)
+
+    async def prepare_transaction(self) -> PreparedTransaction:
+        """Store all that is not done, and take no more; see MockProducer.prepare_transaction."""
+        return self.mock.prepare_transaction()
+
+    async def commit_transaction(self) -> None:
+        """Store all that is not done, and put it into the history; see MockProducer.commit_transaction."""
+        self.mock.commit_transaction()
+
+    async def abort_transaction(self) -> None:
+        """Fail what is not done, and forget what was sent; see MockProducer.abort_transaction."""
+        self.mock.abort_transaction()
+
+    def transaction(self) -> AsyncTransactionBlock:
+        """Return an `async with` block that is one transaction; see KafkaProducer.transaction."""
+        return AsyncTransactionBlock(self)
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic; see MockProducer.partitions_for."""

@@ -10,7 +10,7 @@ the record, it is kept here. With auto_complete=False a test says what becomes o
 Road:    beside it; send() -> RecordSender -> [history].
 Thread:  any; callbacks run in the thread that completes a record, which with auto_complete is that of send().
 Source:  Java MockProducer (4.1). Differs from Java: serializers and interceptors run; close() completes what is left,
-         as KafkaProducer's sends it; records of a fenced producer fail by their futures; no transactions.
+         as KafkaProducer's sends it; records of a fenced producer fail by their futures.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ from pyproducer.accumulator.produce_result import (
     fail_future,
     log_raised,
 )
-from pyproducer.client.not_known import no_such_partition
+from pyproducer.accumulator.serialized_record import SerializedRecord
+from pyproducer.client.metadata_errors import no_such_partition
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from pyproducer.common.consumer_offsets import OffsetAndMetadata
 from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import DeliveryFailedError, KafkaError
@@ -48,9 +50,13 @@ from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.interceptors import resolve_interceptors
 from pyproducer.producer.kafka_producer import K, V
+from pyproducer.producer.may_send import MaySend
 from pyproducer.producer.partitioners import resolve_partitioner
 from pyproducer.producer.serializers import resolve_serializer
+from pyproducer.producer.transaction_calls import TransactionBlock
 from pyproducer.record.layout import NO_TIMESTAMP
+from pyproducer.testing.mock_transactions import MockTransactions
+from pyproducer.transaction.prepared_transaction import PreparedTransaction
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -96,13 +102,14 @@ class _Sender(RecordSender):
         record = self.interceptors.on_send(record)
         return record, Acknowledgement(_Told(record, self.interceptors.on_acknowledgement), on_completion)
 
-    def hand_over(self, topic: str, partition: int | None, timestamp: int, key: Any, key_bytes: bytes | None,
-                  value: Any, value_bytes: bytes | None, headers: tuple[Any, ...], on_completion: OnCompletion | None,
-                  size_bytes: int, max_block_ms: int | None = None, choose: Any = None) -> FutureRecordMetadata:
+    def hand_over(self, record: SerializedRecord, max_block_ms: int | None = None,
+                  choose: Any = None) -> FutureRecordMetadata:
         """Keep a record where a batch would take it."""
+        topic, partition = record.topic, record.partition
         if self._on_append is not None and partition is not None:
-            self._on_append(topic, partition, size_bytes - HEADER_SIZE_BYTES, self._metadata.cluster, False)
-        return self.take(topic, partition, timestamp, key_bytes, value_bytes, headers, on_completion)
+            self._on_append(topic, partition, record.size_bytes - HEADER_SIZE_BYTES, self._metadata.cluster, False)
+        return self.take(topic, partition, record.timestamp, record.key_bytes, record.value_bytes, record.headers,
+                         record.on_completion)
 
 
 class _Metadata:
@@ -172,14 +179,16 @@ class MockProducer(ProducerBase, Generic[K, V]):
         value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
                                    "value.serializer", config.originals)
         self._parts = partitioner, key, value
+        self._transactions = MockTransactions(config, self._life, self._clock)
         sender = _Sender(
             metadata=metadata, routes=routes, accumulator=metadata, room=metadata, partitioner=partitioner,
             key_serializer=key, value_serializer=value, interceptors=self._interceptors, clock=self._clock,
             life=self._life, wakeup_sender=lambda: None,
             max_request_size_bytes=config.max_request_size, buffer_memory_bytes=config.buffer_memory,
-            max_block_ms=config.max_block_ms)
+            max_block_ms=config.max_block_ms, may_send=MaySend(self._life, self._transactions.state))
         sender.take = self._take
         self._sender = sender
+        self._transactions.watch(sender.renew_gate)
         self._pave(sender.road)
 
     if TYPE_CHECKING:  # as KafkaProducer's
@@ -199,15 +208,59 @@ class MockProducer(ProducerBase, Generic[K, V]):
     # What a test says and asks.
 
     def history(self) -> list[ProducerRecord]:
-        """Return what was sent, in order, as interceptors left it, before serialization; failed records, too."""
+        """Return what was sent, in order, as interceptors left it, before serialization; failed records, too.
+
+        What is sent in a transaction is in it from the commit on; before, `uncommitted_records` has it.
+        """
         with self._lock:
             return list(self._history)
+
+    def uncommitted_records(self) -> list[ProducerRecord]:
+        """Return what was sent in the transaction that is open, in order."""
+        with self._lock:
+            return list(self._transactions.records)
+
+    def uncommitted_offsets(self) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
+        """Return the offsets in the transaction that is open, by group."""
+        with self._lock:
+            return {group: dict(offsets) for group, offsets in self._transactions.offsets.items()}
+
+    def consumer_group_offsets_history(self) -> list[dict[str, dict[TopicPartition, OffsetAndMetadata]]]:
+        """Return the offsets of each transaction that committed some, by group, in order."""
+        with self._lock:
+            return list(self._transactions.committed_offsets)
+
+    @property
+    def commit_count(self) -> int:
+        """How many transactions were committed."""
+        return self._transactions.commit_count
+
+    @property
+    def transaction_initialized(self) -> bool:
+        """Whether init_transactions() was called."""
+        return self._transactions.is_initialized
+
+    @property
+    def transaction_in_flight(self) -> bool:
+        """Whether a transaction is open."""
+        return self._transactions.state is not None and self._transactions.state.is_open
+
+    @property
+    def transaction_committed(self) -> bool:
+        """Whether the last transaction was committed."""
+        return self._transactions.last_end == "committed"
+
+    @property
+    def transaction_aborted(self) -> bool:
+        """Whether the last transaction was aborted."""
+        return self._transactions.last_end == "aborted"
 
     def clear(self) -> None:
         """Forget the history, and what is not done: those futures are never done."""
         with self._lock:
             self._history.clear()
             self._pending.clear()
+            self._transactions.clear()
 
     def complete_next(self) -> bool:
         """Store the oldest record that is not done, with the next offset of its partition; False when there is none."""
@@ -224,11 +277,16 @@ class MockProducer(ProducerBase, Generic[K, V]):
         return self._end_next(error)
 
     def fence_producer(self) -> None:
-        """From now on each record fails with FatalProducerError (PRODUCER_FENCED), as does what is not done."""
+        """From now on each record fails with FatalProducerError (PRODUCER_FENCED), as does what is not done.
+
+        So do the calls of transactions.
+        """
+        error = error_for_code(ErrorCode.PRODUCER_FENCED, api="Produce", node_id=_NODE.node_id)
         with self._lock:
-            self._error_of_all = error_for_code(ErrorCode.PRODUCER_FENCED, api="Produce", node_id=_NODE.node_id)
+            self._error_of_all = error
         while self._end_next(None):
             pass
+        self._transactions.fail(error)
 
     def as_async(self) -> AsyncMockProducer[K, V]:
         """Return the same producer with the methods of AsyncKafkaProducer."""
@@ -265,6 +323,48 @@ class MockProducer(ProducerBase, Generic[K, V]):
         error = self._life.tally.end_flush(period, raises_all=raise_on_error)
         if error is not None:
             raise error
+
+    def init_transactions(self, transactional_id: str | None = None) -> None:
+        """Bind the transactional id; see KafkaProducer.init_transactions."""
+        self._transactions.init(transactional_id)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction; see KafkaProducer.begin_transaction."""
+        self._transactions.begin()
+
+    def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
+        """Add offsets to the transaction; see KafkaProducer.send_offsets_to_transaction."""
+        self._transactions.send_offsets(offsets, group_metadata)
+
+    def prepare_transaction(self) -> PreparedTransaction:
+        """Store all that is not done, and take no more; see KafkaProducer.prepare_transaction."""
+        return self._transactions.prepare(self._complete_all)
+
+    def commit_transaction(self) -> None:
+        """Store all that is not done, and put it into the history; see KafkaProducer.commit_transaction.
+
+        Raises:
+            AbortableTransactionError: A record failed.
+        """
+        records = self._transactions.commit(self._complete_all)
+        with self._lock:
+            self._history.extend(records)
+
+    def abort_transaction(self) -> None:
+        """Fail what is not done, and forget what was sent; see KafkaProducer.abort_transaction."""
+        self._transactions.abort(self._fail_all)
+
+    def transaction(self) -> TransactionBlock:
+        """Return a `with` block that is one transaction; see KafkaProducer.transaction."""
+        return TransactionBlock(self)
+
+    def _complete_all(self) -> None:
+        while self._end_next(None):
+            pass
+
+    def _fail_all(self, error: KafkaError) -> None:
+        while self._end_next(error):
+            pass
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic as they were given; one for a topic that was not.
@@ -310,6 +410,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
             raise ValueError(f"timeout {timeout} is negative: close() waits 0 seconds or more, None until all is done")
         if self._life.begin_closing("close() of the MockProducer was called", longest):
             self._sender.refuse()
+            self._transactions.close(self._fail_all)
             while self._end_next(None):
                 pass
             self._interceptors.close()
@@ -355,7 +456,8 @@ class MockProducer(ProducerBase, Generic[K, V]):
         future = FutureRecordMetadata(outcome, 0, timestamp, -1 if key_bytes is None else len(key_bytes),
                                       -1 if value_bytes is None else len(value_bytes), on_completion)
         with self._lock:
-            self._history.append(on_completion.tell.record)
+            (self._history if self._transactions.state is None else self._transactions.records).append(
+                on_completion.tell.record)
             error = missing or self._error_of_all
             ends_at_once = self.auto_complete or error is not None
             completion = _Completion(outcome, future, -1)
@@ -377,6 +479,8 @@ class MockProducer(ProducerBase, Generic[K, V]):
     def _end(self, completion: _Completion, error: KafkaError | None) -> None:
         outcome, future = completion.outcome, completion.future
         topic_partition = outcome.topic_partition
+        if error is not None:
+            self._transactions.fail(error)
         if error is None:
             with self._lock:
                 offset = self._next_offset.get(topic_partition, 0)

@@ -6,15 +6,16 @@ Road:    beside it: broker -> BlockingClient -> [reader] -> the test's assertion
 Thread:  the caller's, which also polls the sockets.
 Wire:    Metadata from 4, ListOffsets from 1, Fetch from 4, each in the newest version that both ends know: brokers from
          0.11 on.
-Source:  ours. Reads uncommitted: records of open and aborted transactions are in it, control records are not.
+Source:  ours; Java CompletedFetch (4.1) for what is aborted. Control records are never given.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, cast
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, cast
 
+from pyproducer.client.blocking_client import BlockingClient, Connection, login_of
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.error_codes import error_for_code
 from pyproducer.common.errors import KafkaTimeoutError
@@ -24,8 +25,8 @@ from pyproducer.network.channel_builder import client_channel_builder
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.types import ZERO_UUID
-from pyproducer.record.batch_reader import read_batches
-from pyproducer.testing.blocking_client import BlockingClient, Connection, login_of
+from pyproducer.record.batch_reader import RecordBatch, read_batches
+from pyproducer.record.control import ControlRecordType, parse_control_record
 
 CLIENT_ID = "pyproducer-reader"
 
@@ -42,6 +43,9 @@ EARLIEST = -2
 LATEST = -1
 CONSUMER_REPLICA_ID = -1
 
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+ISOLATION_LEVELS: dict[str, int] = {"read_uncommitted": 0, "read_committed": 1}
+
 
 class ConsumedRecord(NamedTuple):
     """One record as it lies in the log."""
@@ -56,7 +60,8 @@ class ConsumedRecord(NamedTuple):
 
 
 def read_topic(bootstrap_servers: str, topic: str, *, timeout: float | None = 30.0,
-               settings: Mapping[str, object] | None = None) -> Iterator[ConsumedRecord]:
+               settings: Mapping[str, object] | None = None,
+               isolation_level: IsolationLevel = "read_uncommitted") -> Iterator[ConsumedRecord]:
     """Yield the records of a topic up to where it ends when the call is made.
 
     The call itself connects and asks for the ends; what is sent after it is not yielded, however late the first record
@@ -68,10 +73,12 @@ def read_topic(bootstrap_servers: str, topic: str, *, timeout: float | None = 30
         timeout: Seconds without progress after which the reading is given up; None waits for ever.
         settings: The producer's, under Java's keys: security.protocol, ssl.* and sasl.*, client.id, the sizes of
             socket buffers. All are checked, the others not used; bootstrap.servers is the argument's.
+        isolation_level: With "read_committed", as a consumer's isolation.level, records of aborted transactions are
+            left out, and a partition ends where its oldest open transaction begins.
 
     Raises:
         TypeError: The timeout is not a number.
-        ValueError: The timeout is not above 0.
+        ValueError: The timeout is not above 0, or there is no such isolation level.
         ConfigError: A setting or an address is wrong.
         ApiError: The broker answered with an error code; an unknown topic is one.
         AuthenticationError: One end of TLS or SASL refused the other.
@@ -86,13 +93,16 @@ def read_topic(bootstrap_servers: str, topic: str, *, timeout: float | None = 30
     longest = checked_timeout(timeout)
     if longest is not None and longest <= 0:
         raise ValueError(f"timeout {timeout} is too short: read_topic() waits more than 0 seconds, or None for ever")
+    if isolation_level not in ISOLATION_LEVELS:
+        raise ValueError(f"isolation_level {isolation_level!r} is none of {', '.join(ISOLATION_LEVELS)}")
     config = ProducerConfig({"client.id": CLIENT_ID, **settings, "bootstrap.servers": bootstrap_servers})
-    records = _records(config, topic, longest)
+    records = _records(config, topic, longest, ISOLATION_LEVELS[isolation_level])
     next(records)
     return cast("Iterator[ConsumedRecord]", records)
 
 
-def _records(config: ProducerConfig, topic: str, timeout_s: float | None) -> Iterator[ConsumedRecord | None]:
+def _records(config: ProducerConfig, topic: str, timeout_s: float | None,
+             isolation: int) -> Iterator[ConsumedRecord | None]:
     """Yield None as soon as it is known where each partition ends, then the records.
 
     None is for read_topic() alone. A generator that has begun closes its connections also when nobody takes a record
@@ -104,7 +114,7 @@ def _records(config: ProducerConfig, topic: str, timeout_s: float | None) -> Ite
     with login_of(config, timeout_s) as login, BlockingClient(
             client_channel_builder(config, login), client_id=config.client_id, timeout_s=timeout_s, clock=clock,
             send_buffer_bytes=config.send_buffer_bytes, receive_buffer_bytes=receive_buffer_bytes) as client:
-        spans = _spans(client, config.bootstrap_servers, topic)
+        spans = _spans(client, config.bootstrap_servers, topic, isolation)
         yield None
         for span in spans:
             yield from _read_partition(client, span, timeout_s, clock)
@@ -117,6 +127,7 @@ class _Span(NamedTuple):
     topic: str
     topic_id: uuid.UUID
     partition: int
+    isolation: int
     start_offset: int
     end_offset: int
 
@@ -124,7 +135,8 @@ class _Span(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-def _spans(client: BlockingClient, bootstrap_servers: tuple[tuple[str, int], ...], topic: str) -> list[_Span]:
+def _spans(client: BlockingClient, bootstrap_servers: tuple[tuple[str, int], ...], topic: str,
+           isolation: int) -> list[_Span]:
     """Ask for the partitions of a topic, and where each begins and ends now."""
     metadata = client.ask(client.connect_to_any(bootstrap_servers), ApiKeys.METADATA, lambda version: {
         "topics": [{"name": topic}], "allow_auto_topic_creation": False}).body
@@ -140,14 +152,17 @@ def _spans(client: BlockingClient, bootstrap_servers: tuple[tuple[str, int], ...
         if leader_id not in leaders:
             leaders[leader_id] = client.connect(*nodes[leader_id])
         leader = leaders[leader_id]
-        start_offset, end_offset = (_offset(client, leader, topic, index, which) for which in (EARLIEST, LATEST))
-        spans.append(_Span(leader, topic, described.get("topic_id", ZERO_UUID), index, start_offset, end_offset))
+        start_offset, end_offset = (
+            _offset(client, leader, topic, index, isolation, which) for which in (EARLIEST, LATEST))
+        spans.append(_Span(leader, topic, described.get("topic_id", ZERO_UUID), index, isolation, start_offset,
+                           end_offset))
     return spans
 
 
-def _offset(client: BlockingClient, leader: Connection, topic: str, partition: int, which: int) -> int:
+def _offset(client: BlockingClient, leader: Connection, topic: str, partition: int, isolation: int,
+            which: int) -> int:
     answer = client.ask(leader, ApiKeys.LIST_OFFSETS, lambda version: {
-        "replica_id": CONSUMER_REPLICA_ID, "isolation_level": 0,
+        "replica_id": CONSUMER_REPLICA_ID, "isolation_level": isolation,
         "topics": [{"name": topic, "partitions": [
             {"partition_index": partition, "current_leader_epoch": -1, "timestamp": which}]}],
         "timeout_ms": REMOTE_LOOKUP_TIMEOUT_MS}).body
@@ -161,11 +176,12 @@ def _read_partition(client: BlockingClient, span: _Span, timeout_s: float | None
     next_offset = span.start_offset
     progress_ms = clock.now_ms()
     while next_offset < span.end_offset:
-        fetched = _fetch(client, span, next_offset)
+        found = _fetch(client, span, next_offset)
+        aborted = _Aborted(found["aborted_transactions"] or ())
         first_unread = next_offset
-        for batch in read_batches(fetched):
+        for batch in read_batches(found["records"] or b""):
             batch.ensure_valid()
-            if not batch.is_control:
+            if not aborted.has(batch) and not batch.is_control:
                 for record in batch:
                     if first_unread <= record.offset < span.end_offset:
                         yield ConsumedRecord(span.topic, span.partition, record.offset, record.timestamp, record.key,
@@ -182,7 +198,7 @@ def _read_partition(client: BlockingClient, span: _Span, timeout_s: float | None
 def _fetch(client: BlockingClient, span: _Span, offset: int) -> Any:
     answer = client.ask(span.leader, ApiKeys.FETCH, lambda version: {
         "replica_id": CONSUMER_REPLICA_ID, "max_wait_ms": 500, "min_bytes": 1, "max_bytes": FETCH_MAX_BYTES,
-        "isolation_level": 0, "session_id": 0, "session_epoch": -1,
+        "isolation_level": span.isolation, "session_id": 0, "session_epoch": -1,
         "topics": [{"topic": span.topic, "topic_id": span.topic_id, "partitions": [
             {"partition": span.partition, "current_leader_epoch": -1, "fetch_offset": offset, "log_start_offset": -1,
              "partition_max_bytes": FETCH_MAX_BYTES}]}],
@@ -190,7 +206,33 @@ def _fetch(client: BlockingClient, span: _Span, offset: int) -> Any:
     _ensure_no_error(answer.get("error_code", 0), "Fetch", span.topic)
     found = answer["responses"][0]["partitions"][0]
     _ensure_no_error(found["error_code"], "Fetch", f"{span} at offset {offset}")
-    return found["records"] or b""
+    return found
+
+
+class _Aborted:
+    """Which transactions of an answer's batches are aborted. A broker tells that only who reads committed records.
+
+    Args:
+        transactions: Of which producers, and from which offset each.
+    """
+
+    def __init__(self, transactions: Iterable[Any]) -> None:
+        self._to_come = sorted(((each["first_offset"], each["producer_id"]) for each in transactions), reverse=True)
+        self._producers: set[int] = set()
+
+    def has(self, batch: RecordBatch) -> bool:
+        """Whether a batch belongs to one; to be asked batch by batch, in order."""
+        while self._to_come and self._to_come[-1][0] <= batch.last_offset:
+            self._producers.add(self._to_come.pop()[1])
+        if batch.producer_id not in self._producers:
+            return False
+        if not batch.is_control:
+            return batch.is_transactional
+        for record in batch:
+            marker = parse_control_record(record.key, record.value)
+            if marker is not None and marker.type is ControlRecordType.ABORT:
+                self._producers.discard(batch.producer_id)
+        return True
 
 
 def _ensure_no_error(error_code: int, api: str, what: str) -> None:

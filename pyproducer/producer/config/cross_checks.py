@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Set
+from functools import partial
 from typing import Any
 
 from pyproducer.common.errors import ConfigError
@@ -33,16 +34,16 @@ def cross_check(values: dict[str, Any], explicit: Set[str]) -> None:
         explicit: The keys that the user gave.
 
     Raises:
-        ConfigError: Two settings contradict each other.
+        ConfigError: Settings contradict each other; it tells of all that do.
     """
-    _adjust_backoffs(values, explicit)
-    _check_idempotence(values, explicit)
-    _check_two_phase_commit(values, explicit)
-    _adjust_delivery_timeout(values, explicit)
-    _check_rack(values)
-    _check_prefetched(values)
-    _check_fork(values)
-    _fill_client_id(values)
+    refusals: list[ConfigError] = []
+    for step in (partial(_adjust_backoffs, values, explicit), partial(_check_idempotence, values, explicit),
+                 partial(_check_two_phase_commit, values, explicit),
+                 partial(_adjust_delivery_timeout, values, explicit), partial(_check_rack, values),
+                 partial(_check_prefetched, values), partial(_check_fork, values), partial(_fill_client_id, values)):
+        refusals += ConfigError.raised_by(step)
+    if refusals:
+        raise ConfigError.of_all(refusals)
 
 
 def _adjust_backoffs(values: dict[str, Any], explicit: Set[str]) -> None:

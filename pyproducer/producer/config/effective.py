@@ -19,6 +19,7 @@ from pyproducer.common.settings.config_providers import PREFIX as PROVIDER_PREFI
 from pyproducer.common.settings.definition import Support
 from pyproducer.common.settings.parse import value_text
 from pyproducer.common.settings.properties import read_property_lines
+from pyproducer.network.sasl.vendor_tokens import STRIMZI_HANDLER, is_installed, needed_module, strimzi_options
 from pyproducer.producer.config import other_keys
 from pyproducer.producer.config.producer_config import ProducerConfig
 from pyproducer.producer.config.security import login_module, settings_not_used
@@ -28,6 +29,7 @@ _WHY_OF_SUPPORT = {
     Support.JVM_ONLY: "only a JVM can use it",
     Support.VALIDATOR_ONLY: "only a broker that checks tokens uses it",
     Support.INERT: "nothing here could act on it",
+    Support.NOT_YET: "nothing reads it in this version",
 }
 _WHY_OF_OTHERS = (
     (other_keys.CONSUMER_KEYS, "a consumer's setting"),
@@ -35,10 +37,6 @@ _WHY_OF_OTHERS = (
     (other_keys.JVM_KEYS, "only a JVM can use it"),
     (other_keys.NEWER_KEYS, "newer than Kafka 4.1, and nothing here acts on it"),
 )
-NOT_YET = frozenset({"enable.metrics.push", "metric.reporters", "metrics.num.samples", "metrics.recording.level",
-                     "metrics.sample.window.ms"})
-"""Settings of the table that nothing reads in this version."""
-
 _PACKAGES = {  # extra -> modules of it
     "tls": ("cryptography",), "jks": ("jks",), "aws": ("botocore",), "oauth": ("jwt", "cryptography"),
     "kerberos": ("gssapi",),
@@ -50,8 +48,8 @@ _JAVA_HANDLERS = (  # of tokens, that are understood
     "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler",
     "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler",
 )
+_TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 _KINDS = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JKS"}
-_STRIMZI = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
 
 
 class EffectiveSetting(NamedTuple):
@@ -134,8 +132,7 @@ def _origin(key: str, config: ProducerConfig, origins: Mapping[str, str]) -> str
     origin = config.origin(key)
     if origin.kind in ("default", "derived"):
         return origin.kind
-    names = (key, *(synonym.key for synonym in CONFIG_TABLE[key].synonyms))
-    place = next(origins[name] for name in names if name in origins)
+    place = ", ".join(dict.fromkeys(origins[name] for name in config.names_of(key) if name in origins)) or "derived"
     return f"{place}, provider {origin.detail}" if origin.kind == "provider" else place
 
 
@@ -177,8 +174,6 @@ def _why_other(key: str) -> str:
 
 def _idle(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield settings that others switch off."""
-    for key in NOT_YET:
-        yield key, "nothing reads it in this version"
     for codec in ("gzip", "lz4", "zstd"):
         if values["compression.type"] != codec:
             yield f"compression.{codec}.level", f"compression.type = {values['compression.type']} does not use it"
@@ -272,20 +267,29 @@ def _needs_of_login(config: ProducerConfig) -> Iterator[Need]:
 
 
 def _needs_of_token(config: ProducerConfig, options: Mapping[str, str]) -> Iterator[Need]:
-    url = config["sasl.oauthbearer.token.endpoint.url"]
+    url = config[_TOKEN_URL]
     handler = config["sasl.login.callback.handler.class"]
-    if isinstance(handler, str) and is_java_name(handler) and handler not in _JAVA_HANDLERS:
-        how = ("name a function of yours that returns a token, as 'module:function', or leave it out and set "
-               "sasl.oauthbearer.token.endpoint.url")
-        if handler == _STRIMZI:
-            how += (", sasl.oauthbearer.client.credentials.client.id and .client.secret to what sasl.jaas.config has "
-                    "as oauth.token.endpoint.uri, oauth.client.id and oauth.client.secret")
-        yield Need(f"a Python function in place of {shown(handler)} (sasl.login.callback.handler.class)", False, how)
+    module = needed_module(handler)
+    if module is not None:
+        vendor = module.partition(".")[0]
+        yield Need(f"credentials of {vendor.title()}: the environment, the machine's identity, or those of its command",
+                   None)
+        yield Need(f"the packages of pyproducer[{vendor}], for tokens of {vendor.title()}", is_installed(module),
+                   f"pip install 'pyproducer[{vendor}]'")
+    elif handler == STRIMZI_HANDLER:
+        meant = strimzi_options(options)
+        what = "of oauth.access.token" if meant.access_token else f"from {shown(str(meant.values[_TOKEN_URL]))}"
+        is_answer = config.origin("sasl.jaas.config").kind == "provider"
+        yield Need("a token of sasl.jaas.config's source" if is_answer else f"a token {what}", None)
+    elif isinstance(handler, str) and is_java_name(handler) and handler not in _JAVA_HANDLERS:
+        yield Need(f"a Python function in place of {shown(handler)} (sasl.login.callback.handler.class)", False,
+                   "name a function of yours that returns a token, as 'module:function', or leave it out and set "
+                   "sasl.oauthbearer.token.endpoint.url")
     elif handler == _JAVA_HANDLERS[-1]:
         yield Need("credentials of AWS: the environment, ~/.aws, a container's or an instance's role", None)
         yield _package("aws", "roles and profiles of AWS")
     elif url:
-        yield Need(f"a token from {_shown(config, 'sasl.oauthbearer.token.endpoint.url')}", None)
+        yield Need(f"a token from {_shown(config, _TOKEN_URL)}", None)
     elif handler is not None and handler not in _JAVA_HANDLERS:
         yield Need(f"a token from {shown(handler)} (sasl.login.callback.handler.class)", None)
     elif config.get("pyproducer.oauth.token.provider") is not None:

@@ -15,6 +15,7 @@ from typing import Any
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.secrets import HIDDEN, shown
 from pyproducer.network.key_store import PEM_MARK, check_store, store_kind
+from pyproducer.network.pem import pem_fault
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -132,6 +133,9 @@ def _check_pem_text(values: dict[str, Any], explicit: Set[str], key: str, type_k
     if PEM_MARK.decode() not in text:
         raise ConfigError(key, HIDDEN, f"no PEM text: it must contain a line '{PEM_MARK.decode()}...'. A path belongs "
                                        f"into {type_key.replace('.type', '.location')}")
+    fault = pem_fault(text)
+    if fault is not None:
+        raise ConfigError(key, HIDDEN, f"its PEM text is damaged: {fault}")
 
 
 def _read_head(key: str, path: str) -> bytes:

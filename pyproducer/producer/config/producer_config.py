@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
-from pyproducer.common.class_names import import_object
+from pyproducer.common.class_names import import_object, is_left_out
+from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.secrets import HIDDEN, SecretText
 from pyproducer.common.settings.config_providers import PREFIX as PROVIDER_PREFIX
 from pyproducer.common.settings.config_providers import Resolved, resolve_variables
-from pyproducer.common.settings.properties import read_properties
+from pyproducer.common.settings.parse import value_text
+from pyproducer.common.settings.properties import read_property_lines
 from pyproducer.producer.config.addresses import parse_bootstrap_servers
 from pyproducer.producer.config.cross_checks import cross_check
+from pyproducer.producer.config.other_names import translated
 from pyproducer.producer.config.security import check_security
 from pyproducer.producer.config.table import CONFIG_TABLE
 
@@ -56,6 +59,8 @@ class ProducerConfig(Mapping[str, Any]):
             config.providers says how.
         configurable: Classes of the user that are not among the settings.
         reads_files: Whether files that settings name are looked at; not where the producer is made on another machine.
+        load: Returns what a name of the user's own stands for, given the setting and the name; another than the default
+            is not asked for what might get keys that nobody knows.
 
     Attributes:
         originals: What was given, with variables resolved.
@@ -74,42 +79,46 @@ class ProducerConfig(Mapping[str, Any]):
     explicit: frozenset[str]
     without_effect: frozenset[str]
     strangers: tuple[str, ...]
+    _given_as: Mapping[str, tuple[str, ...]]
     _written: Mapping[str, str]
     _providers: Mapping[str, tuple[str, ...]]
     _values: dict[str, Any]
 
     def __init__(self, props: Mapping[str, object], *, configurable: Iterable[object] = (),
-                 reads_files: bool = True) -> None:
+                 reads_files: bool = True, load: Callable[[str, str], object] = import_object) -> None:
         props = CONFIG_TABLE.guarded(props)  # what the frames below and this one hold shows no secret
-        resolved = resolve_variables(props, import_object)
-        refusal = self._read(resolved, configurable, reads_files)
+        resolved = resolve_variables(props, load)
+        refusal = self._read(resolved, configurable, reads_files, loads=load is import_object)
         if refusal is not None:
             raise refusal
         self.__dict__.update(_written=resolved.written, _providers=resolved.providers)
 
-    def _read(self, resolved: Resolved, configurable: Iterable[object], reads_files: bool) -> ConfigError | None:
+    def _read(self, resolved: Resolved, configurable: Iterable[object], reads_files: bool, *,
+              loads: bool) -> ConfigError | None:
         """Take the values in, or return why not: the traceback of that would lead to what providers answered."""
         originals = resolved.props
         strangers: list[str] = []
-        try:
-            given = CONFIG_TABLE.read({key: value for key, value in originals.items()
-                                       if not (isinstance(key, str) and key.startswith(PROVIDER_PREFIX))},
-                                      strangers)
-            values = given.values
-            if strangers and not any(is_configurable(value) for value in (*configurable, *classes_of(values))):
-                raise CONFIG_TABLE.unknown_key_error(strangers[0], originals[strangers[0]])
-            if "bootstrap.servers" not in originals:
-                raise ConfigError("bootstrap.servers", None, "it is required: name at least one broker, as 'host:port'")
-            values["bootstrap.servers"] = parse_bootstrap_servers(values["bootstrap.servers"],
-                                                                  values["security.protocol"])
-            cross_check(values, given.explicit)
-            check_security(values, given.explicit)
-            if values["security.protocol"] != "PLAINTEXT":
-                from pyproducer.producer.config.key_stores import check_security_files  # here: it loads ssl
-
-                check_security_files(values, given.explicit, reads_files=reads_files)
-        except ConfigError as refusal:
-            return without_answers(refusal, resolved.props, resolved.written)
+        refusals: list[ConfigError] = []
+        java = translated({key: value for key, value in originals.items()
+                           if not (isinstance(key, str) and key.startswith(PROVIDER_PREFIX))})
+        refusals += java.refusals
+        given = CONFIG_TABLE.read_all(java.props, strangers, refusals)
+        values = given.values
+        for check in (lambda: self._check_strangers(strangers, originals, values, configurable, loads=loads),
+                      lambda: self._take_servers(java.props, values)):
+            refusals += ConfigError.raised_by(check)
+        is_whole = not refusals
+        for check in (lambda: cross_check(values, given.explicit), lambda: check_security(values, given.explicit),
+                      lambda: self._check_files(values, given.explicit, reads_files=reads_files)):
+            # Where settings are wrong, others may only seem to be, for they are compared with defaults.
+            refusals += [refusal for refusal in ConfigError.raised_by(check)
+                         if is_whole or not any(_are_related(refusal.key, known.key) for known in refusals)]
+        if refusals:
+            return ConfigError.of_all([without_answers(java.in_their_words(refusal), resolved.props, resolved.written)
+                                       for refusal in refusals])
+        line = java.line()
+        if line:
+            log.info("%s", line)
         if given.without_effect:
             log.warning("These settings have no effect on a producer in Python: %s",
                         ", ".join(sorted(given.without_effect)))
@@ -117,8 +126,34 @@ class ProducerConfig(Mapping[str, Any]):
             log.warning("No setting is called %s: only classes of your own with configure() get to see it",
                         ", ".join(sorted(strangers)))
         self.__dict__.update(originals=CONFIG_TABLE.unguarded(originals), _values=values, explicit=given.explicit,
+                             _given_as=java.given_as,
                              without_effect=given.without_effect, strangers=tuple(strangers))
         return None
+
+    @staticmethod
+    def _check_strangers(strangers: list[str], originals: Mapping[str, object], values: dict[str, Any],
+                         configurable: Iterable[object], *, loads: bool) -> None:
+        if not strangers:
+            return
+        if loads:
+            takes = any(map(is_configurable, (*configurable, *classes_of(values))))
+        else:
+            takes = any(isinstance(value, str) and is_named_by_user(value) for value in classes_of(values))
+        if not takes:
+            raise ConfigError.of_all([CONFIG_TABLE.unknown_key_error(key, originals[key]) for key in strangers])
+
+    @staticmethod
+    def _take_servers(originals: Mapping[str, object], values: dict[str, Any]) -> None:
+        if "bootstrap.servers" not in originals:
+            raise ConfigError("bootstrap.servers", None, "it is required: name at least one broker, as 'host:port'")
+        values["bootstrap.servers"] = parse_bootstrap_servers(values["bootstrap.servers"], values["security.protocol"])
+
+    @staticmethod
+    def _check_files(values: dict[str, Any], explicit: frozenset[str], *, reads_files: bool) -> None:
+        if values["security.protocol"] != "PLAINTEXT":
+            from pyproducer.producer.config.key_stores import check_security_files  # here: it loads ssl
+
+            check_security_files(values, explicit, reads_files=reads_files)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], /, **overrides: object) -> ProducerConfig:
@@ -132,9 +167,13 @@ class ProducerConfig(Mapping[str, Any]):
             ConfigError: See the class.
             OSError: The file cannot be read.
         """
-        props = file_props(path, overrides)
+        props, place_of = file_props(path, overrides)
         del overrides  # an error below leads here, and shows variables
-        return cls(props)
+        try:
+            return cls(props)
+        except ConfigError as error:
+            refusal = error.in_place(place_of)
+        raise refusal from refusal.__cause__
 
     @property
     def required_acks(self) -> int:
@@ -159,8 +198,8 @@ class ProducerConfig(Mapping[str, Any]):
         """
         row, value = CONFIG_TABLE[key], self._values[key]
         if key in self.explicit:
-            name = next(name for name in (key, *(synonym.key for synonym in row.synonyms)) if name in self.originals)
-            if name in self._providers:
+            name = next((name for name in self.names_of(key) if name in self._providers), None)
+            if name is not None:
                 return Origin("provider", row.shown(SecretText()) if row.is_secret else self._written[name],
                               ", ".join(self._providers[name]))
             return Origin("given", row.shown(value))
@@ -170,16 +209,34 @@ class ProducerConfig(Mapping[str, Any]):
             value = SecretText(value)  # made of what a provider answered
         return Origin("default" if value == row.default else "derived", row.shown(value))
 
+    def shown(self) -> dict[str, str | None]:
+        """Return every setting as text of a properties file; secrets are hidden, and what a provider answered."""
+        found: dict[str, str | None] = {}
+        for key in self:
+            value = self.origin(key).shown
+            if key == "bootstrap.servers" and self.origin(key).kind == "given":
+                value = ",".join(address_text(*address) for address in self[key])
+            found[key] = value_text(value)
+        return found
+
+    def names_of(self, key: str) -> tuple[str, ...]:
+        """Return the names by which a setting was given, librdkafka's among them; none where others brought it."""
+        own = next((name for name in (key, *(synonym.key for synonym in CONFIG_TABLE[key].synonyms))
+                    if name in self.originals), None)
+        theirs = tuple(name for name in self._given_as.get(key, ()) if name in self.originals)
+        return theirs or (() if own is None else (own,))
+
     @contextmanager
     def hiding_answers(self) -> Iterator[None]:
         """Take what providers answered out of a ConfigError that is raised in the block, as of the settings' own."""
         try:
             yield
         except ConfigError as refusal:
-            clean = without_answers(refusal, self.originals, self._written)
-            if clean is refusal:
-                raise
-            raise clean from None
+            clean = ConfigError.of_all([without_answers(one, self.originals, self._written)
+                                        for one in (refusal, *refusal.others)]).without_frames()
+        else:
+            return
+        raise clean from clean.__cause__
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]
@@ -215,16 +272,37 @@ class ProducerConfig(Mapping[str, Any]):
         return f"ProducerConfig({{{shown}}})"
 
 
-def file_props(path: str | os.PathLike[str], overrides: Mapping[str, object]) -> dict[str, object]:
+def _are_related(key: str, other: str) -> bool:
+    return key.partition(".")[0] == other.partition(".")[0]
+
+
+class FileProps(NamedTuple):
+    """The settings of a .properties file, with others above them.
+
+    Attributes:
+        props: The settings.
+        place_of: Returns where a key stands: the file and the line, or the argument; "" where it was not given.
+    """
+
+    props: dict[str, object]
+    place_of: Callable[[str], str]
+
+
+def file_props(path: str | os.PathLike[str], overrides: Mapping[str, object]) -> FileProps:
     """Return the settings of a .properties file with others above them, whose underscores stand for dots.
 
     Raises:
         ConfigError: The file is not text in Java's format.
         OSError: The file cannot be read.
     """
-    props = CONFIG_TABLE.guarded(read_properties(path))
-    props.update(CONFIG_TABLE.guarded({key.replace("_", "."): value for key, value in overrides.items()}))
-    return props
+    lines = read_property_lines(path)
+    places = {key: f"{os.fsdecode(path)}, line {found.line}" for key, found in lines.items()}
+    props = CONFIG_TABLE.guarded({key: found.value for key, found in lines.items()})
+    for name, value in overrides.items():
+        key = name.replace("_", ".")
+        props.update(CONFIG_TABLE.guarded({key: value}))
+        places[key] = f"argument {name}"
+    return FileProps(props, lambda key: places.get(key, ""))
 
 
 def classes_of(values: Mapping[str, Any]) -> Iterator[object]:
@@ -249,7 +327,7 @@ def is_configurable(value: object) -> bool:
 
 def is_named_by_user(name: str) -> bool:
     """Whether a name is of a class of the user, and none of ours or of Java's."""
-    return ":" in name or ("." in name and not name.startswith("org.apache.kafka."))
+    return ":" in name or ("." in name and not name.startswith("org.apache.kafka.") and not is_left_out(name))
 
 
 def without_answers(refusal: ConfigError, props: Mapping[str, object], written: Mapping[str, str]) -> ConfigError:

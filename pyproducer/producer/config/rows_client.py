@@ -38,6 +38,11 @@ CLIENT: tuple[Setting, ...] = (
             OneOf(("rebootstrap", "none"), is_case_insensitive=True)),
     Setting("metadata.recovery.rebootstrap.trigger.ms", Type.LONG, 300000,
             "Start over from bootstrap.servers when there was no metadata for so long.", _NOT_NEGATIVE),
+    Setting("pyproducer.close.timeout.ms", Type.LONG, None,
+            "Longest wait of close() without a timeout, and so of the end of a `with` or `async with` block; what is "
+            "not acknowledged by then fails, and the log says how much that is. Unset waits until all is done, which "
+            "delivery.timeout.ms bounds, as Java's close() does. A service that is to end at SIGTERM sets it below "
+            "the time after which it is killed (Kubernetes: 30 s).", _NOT_NEGATIVE, support=Support.OURS),
     Setting("pyproducer.fork", Type.STRING, "refuse",
             "In a forked child process (celery, gunicorn --preload, multiprocessing) the producer refuses every call "
             "(refuse), or is made anew at its first use there (rebuild); records from before the fork stay the "
@@ -64,9 +69,10 @@ CLIENT: tuple[Setting, ...] = (
     # Metrics and telemetry.
     Setting("enable.metrics.push", Type.BOOLEAN, True, "Let the broker ask this client for telemetry (KIP-714)."),
     Setting("metric.reporters", Type.LIST, ("org.apache.kafka.common.metrics.JmxReporter",),
-            "Told of each metric; JMX exists only in a JVM.", support=Support.TRANSLATED, holds_objects=True),
+            "Given all numbers when the producer is made: callables, or classes by name. JMX is only in a JVM.",
+            support=Support.TRANSLATED, holds_objects=True),
     Setting("metrics.num.samples", Type.INT, 2, "Windows kept for each metric.", Range(1)),
-    Setting("metrics.recording.level", Type.STRING, "INFO", "How much is measured.",
-            OneOf(("INFO", "DEBUG", "TRACE"))),
+    Setting("metrics.recording.level", Type.STRING, "INFO",
+            "How much is measured; all is, at any level.", OneOf(("INFO", "DEBUG", "TRACE")), support=Support.INERT),
     Setting("metrics.sample.window.ms", Type.LONG, 30000, "Length of one window.", _NOT_NEGATIVE),
 )

@@ -18,7 +18,8 @@ DELIVERY: tuple[Setting, ...] = (
             "Who must confirm a write: 0 nobody, 1 the leader, all (or -1) every in-sync replica.",
             OneOf(("all", "-1", "0", "1"))),
     Setting("batch.size", Type.INT, 16384,
-            "Byte ceiling of one partition's batch before compression; 0 sends each record alone.", _NOT_NEGATIVE),
+            "Byte ceiling of one partition's batch before compression; 0 sends each record alone. Where it is not set, "
+            "a batch that waits behind another one of its partition may grow up to 256 KiB.", _NOT_NEGATIVE),
     Setting("buffer.memory", Type.LONG, 33554432,
             "Bytes of all records that wait or are in flight, with their futures; send() blocks when they are used up.",
             _NOT_NEGATIVE),

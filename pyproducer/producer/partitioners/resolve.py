@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from _thread import RLock
 from collections.abc import Callable, Mapping
-from inspect import isclass
+from inspect import Signature, isclass, signature
 from typing import Any, cast
 
+from pyproducer.common.callback import is_coroutine_function
 from pyproducer.common.class_names import import_object, make_instance
 from pyproducer.common.errors import ConfigError
 from pyproducer.producer.partitioners.callable import CallablePartitioner
@@ -29,6 +30,7 @@ from pyproducer.producer.partitioners.round_robin import RoundRobinPartitioner
 from pyproducer.producer.partitioners.uniform_sticky import UniformStickyPartitioner
 
 KEY = "partitioner.class"
+_SIX = ("topic", "key", "key_bytes", "value", "value_bytes", "cluster")
 _JAVA_PACKAGE = "org.apache.kafka.clients.producer."
 
 _NAMES: dict[str, type[Any]] = {
@@ -85,12 +87,36 @@ def resolve_partitioner(value: object, config: Mapping[str, Any] | None = None, 
     draws = isclass(value) and value in _DRAWING
     instance: Any = make_instance(KEY, value, **({"next_random": next_random} if draws else {}))
     if callable(getattr(instance, "partition", None)):
+        _ensure_takes_six(value, instance.partition)
         _configure(instance, config)
         return cast("Partitioner", instance)
     if callable(instance):
+        _ensure_takes_six(value, instance)
         return CallablePartitioner(instance)
     raise ConfigError(KEY, value, "a partitioner must have partition(topic, key, key_bytes, value, value_bytes, "
                                   "cluster), or be callable with these")
+
+
+def _ensure_takes_six(value: object, function: Callable[..., Any]) -> None:
+    """Refuse a function of other arguments here: each record would fail."""
+    if is_coroutine_function(function):
+        raise ConfigError(KEY, value, "it is a coroutine function, and nobody would await the partition")
+    try:
+        found = signature(function)
+    except (TypeError, ValueError):  # a builtin's, which has none
+        return
+    try:
+        found.bind(*_SIX)
+    except TypeError as cause:
+        raise ConfigError(KEY, value, f"a partitioner is called with six arguments, ({', '.join(_SIX)}), and this one "
+                                      f"takes {found} ({cause}){_advice(found)}") from None
+
+
+def _advice(found: Signature) -> str:
+    if len(found.parameters) != 3:
+        return ""
+    return (". That is kafka-python's (key_bytes, all_partitions, available_partitions): those are "
+            "key_bytes and [info.partition for info in cluster.partitions_for_topic(topic)]")
 
 
 def _rack(config: Mapping[str, Any]) -> str:

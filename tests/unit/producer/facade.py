@@ -30,7 +30,9 @@ from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.common.clock import NEVER_MS, SystemClock
 from pyproducer.common.cluster import Node
+from pyproducer.common.errors import UnsupportedVersionError
 from pyproducer.common.waiting import Cell
+from pyproducer.hotpath import CONNECTION
 from pyproducer.producer import wiring
 from pyproducer.producer.surroundings import Surroundings
 from pyproducer.protocol.apis import ApiKeys
@@ -89,6 +91,17 @@ class ScriptedBroker:
         self.nodes[node.node_id] = node
         return self.is_reachable and len(self._unanswered) < 5
 
+    def is_ready(self, node_id: int, now_ms: int) -> bool:
+        return node_id in self.nodes and self.ready(self.nodes[node_id], now_ms)
+
+    waits_for = 0
+
+    def api_version(self, node_id: int, api_key: ApiKeys, max_version: int | None = None) -> int | None:
+        raise UnsupportedVersionError(f"{api_key.name} is not there")
+
+    def held_up_by(self, node_id: int, now_ms: int) -> int:
+        return CONNECTION
+
     def poll_delay_ms(self, node: Node, now_ms: int) -> int:
         return 2**31 - 1
 
@@ -97,6 +110,9 @@ class ScriptedBroker:
 
     def in_flight_request_count(self, node_id: int | None = None) -> int:
         return len(self._unanswered)
+
+    def confirmation_wait_ms(self, now_ms: int) -> int:
+        return 0
 
     def has_nothing_under_way(self) -> bool:
         return False  # the sender thread takes every turn
@@ -157,6 +173,10 @@ class ScriptedBroker:
         self.renewals += 1
 
     # What tests call, from any thread but the sender's.
+
+    def on_forked(self) -> None:
+        """In a child process: a thread of the parent's may have held the lock, and is not here to release it."""
+        self._changed = threading.Condition()
 
     def run(self, task: Callable[[], None]) -> None:
         """Have the sender thread do something between two turns, and wait until it is done."""

@@ -14,6 +14,7 @@ from pyproducer import (
     BufferExhaustedError,
     InvalidTopicError,
     KafkaTimeoutError,
+    PartitionerError,
     ProducerInterceptor,
     ProducerRecord,
     RecordTooLargeError,
@@ -903,8 +904,9 @@ def test_interceptor_when_the_partitioner_fails_for_a_row_then_it_is_told_of_an_
     facade = facades(**{"interceptor.classes": [Seeing(events)], "partitioner.class": choose})
     facade.know()
     metadata = facade.producer.send_batch("t", [b"a", b"b"]).result(GIVE_UP_S)
-    assert {row: type(error) for row, error in metadata.errors.items()} == {0: LookupError, 1: LookupError}
-    assert events == [("interceptor", ("t", -1, -1), LookupError)] * 2
+    assert {row: type(error) for row, error in metadata.errors.items()} == {0: PartitionerError, 1: PartitionerError}
+    assert {type(error.__cause__) for error in metadata.errors.values()} == {LookupError}
+    assert events == [("interceptor", ("t", -1, -1), PartitionerError)] * 2
 
 
 def test_interceptor_when_it_changes_the_record_then_that_is_sent(facades: Facades) -> None:

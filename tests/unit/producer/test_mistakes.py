@@ -15,6 +15,7 @@ from unittest import mock
 import pytest
 
 from pyproducer import ConfigError, KafkaProducer, ProducerRecord, RecordTooLargeError
+from pyproducer.aio import AsyncKafkaProducer
 from tests.support.patience import GIVE_UP_S
 from tests.unit.producer.facade import MESSAGE_TOO_LARGE, Facade, Facades
 
@@ -48,7 +49,7 @@ class Reports:
         ({"error_cb": print}, r"Leave it out: send\(\) takes a callback"),
         ({"on_delivery": print}, r"Leave it out: send\(\) takes a callback"),
         ({"statistics.interval.ms": 1000}, r"Leave it out: producer.metrics\(\)"),
-        ({"socket.keepalive.enable": True}, "Leave it out: that is always so here"),
+        ({"socket.keepalive.enable": False}, "Leave it out: that is always so here"),
         ({"queue.buffering.max.messages": 5}, "did you mean 'buffer.memory'"),
         ({"linger_ms": 5}, "did you mean 'linger.ms'"), ({"liner.ms": 5}, "did you mean 'linger.ms'"),
         ({"bootstrap.servers": "kafka://localhost:9092"}, "no scheme, such as kafka://"),
@@ -72,7 +73,6 @@ def test_constructor_when_misused_then_it_says_what_to_write(make: Callable[[], 
     ("get", r"send\(\) returns a future: its result\(timeout\) waits"),
     ("send_and_wait", r"send\(...\).result\(timeout\) waits; in an event loop use pyproducer.aio.AsyncKafkaProducer"),
     ("start", "the constructor starts it"), ("stop", r"close\(\) ends it"), ("list_topics", "partitions_for"),
-    ("init_transactions", "transactions are not in this version"),
 ])
 def test_producer_when_asked_for_a_method_of_another_client_then_it_names_its_own(facades: Facades, name: str,
                                                                                   words: str) -> None:
@@ -111,6 +111,9 @@ def test_future_when_asked_for_a_method_of_another_client_then_it_names_its_own(
     ({"timestamp": 1_700_000_000}, ValueError, "is in seconds, it seems.*Give 1700000000000, or a datetime"),
     ({"timestamp": 1_700_000_000.5}, TypeError, "must be int"), ({"partition": -1}, ValueError, "out of range"),
     ({"partition": "1"}, TypeError, "partition must be int"),
+    ({"headers": [("a", b"1"), ("b\ud800", b"1")]}, ValueError,
+     r"the header key 'b\\ud800' of the record for topic 't' cannot be written in UTF-8.*surrogates not allowed"),
+    ({"headers": {"b\ud800": None}}, ValueError, r"the header key 'b\\ud800' of the record for topic 't'"),
 ])
 @pytest.mark.parametrize("repeated", [1, 2])
 def test_send_when_misused_then_it_says_what_to_write_each_time(
@@ -122,6 +125,58 @@ def test_send_when_misused_then_it_says_what_to_write_each_time(
             facade.producer.send("t", b"v", **named)
     facade.producer.flush(GIVE_UP_S)
     assert facade.broker.sent == []
+
+
+def test_header_key_when_it_has_no_utf_8_then_no_road_takes_it(facades: Facades) -> None:
+    """For a topic that was not known yet it was taken, and failed on the sender thread; else a bare Unicode error."""
+    facade = facades()
+    producer, odd = facade.producer, [("b\ud800", b"1")]
+
+    def add(_topic: str, headers: list[Any], data: Any) -> bytes:
+        headers.append(odd[0])
+        return bytes(data)
+
+    words = r"the header key 'b\\ud800'"
+    for topic in ("t", "not known yet"):
+        for send in (lambda topic=topic: producer.send(topic, b"v", headers=odd),
+                     lambda topic=topic: producer.send(ProducerRecord(topic, b"v", headers=odd)),
+                     lambda topic=topic: producer.send_batch(topic, [b"v", b"w"], headers=[None, odd])):
+            with pytest.raises(ValueError, match=words):
+                send()
+    with pytest.raises(ValueError, match="headers, row 1: the header key"):
+        producer.send_batch("t", [b"v", b"w"], headers=[None, odd])
+    adding = facades(**{"value.serializer": add}).producer
+    with pytest.raises(ValueError, match=words):
+        adding.send("t", b"v")
+    assert producer.send("t", b"v", headers=[("k\u00e9y", b"1")]).result(GIVE_UP_S).topic == "t", "others are taken"
+
+
+class Whole:
+    """A number as NumPy's are: whole, and no int."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __index__(self) -> int:
+        return self.number
+
+
+def test_numbers_when_they_are_whole_and_no_ints_then_they_are_taken(facades: Facades) -> None:
+    """Rows of frames have NumPy's: TypeError, although array.array and list indices take them."""
+    facade = facades()
+    for topic in ("t", "u"):
+        facade.broker.topics[topic] = 2
+        future = facade.producer.send(topic, b"v", partition=Whole(1), timestamp=Whole(5))  # type: ignore[call-overload]
+        metadata = future.result(GIVE_UP_S)
+        assert (metadata.partition, metadata.timestamp) == (1, 5)
+        assert type(metadata.partition) is type(metadata.timestamp) is int
+    rows = facade.producer.send_batch("t", [b"v"], partitions=[Whole(1)], timestamps=[Whole(7)]).result(GIVE_UP_S)
+    assert (list(rows.partitions), list(rows.timestamps)) == ([1], [7])
+    for wrong in (Whole(-1), Whole(2**31)):
+        with pytest.raises(ValueError, match="out of range"):
+            facade.producer.send("t", b"v", partition=wrong)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="must be int"):
+        facade.producer.send("t", b"v", partition=True)
 
 
 @pytest.mark.parametrize("callback", [of_confluent, awaited, Reports(), 5])
@@ -219,3 +274,13 @@ def test_result_when_the_broker_finds_the_record_too_large_then_it_says_what_was
     facade.broker.error_code = MESSAGE_TOO_LARGE
     with pytest.raises(RecordTooLargeError, match=r"t-0: 1\d\d\d bytes were sent for 1 record\(s\).*max.message.bytes"):
         facade.producer.send("t", b"v" * 1000, partition=0).result(GIVE_UP_S)
+
+
+@pytest.mark.parametrize("kind", [KafkaProducer, AsyncKafkaProducer])
+def test_repr_when_the_constructor_failed_then_it_says_so(kind: Any) -> None:
+    """AttributeError, in each tool that shows the variables of a traceback: `self` is one of them."""
+    producer = kind.__new__(kind)
+    with pytest.raises(ConfigError):
+        producer.__init__({"bootstrap.servers": "h:1", "acks": "7"})
+    assert repr(producer) == f"<{kind.__name__} that was not made>"
+    assert kind is AsyncKafkaProducer or producer._repr_html_() is None

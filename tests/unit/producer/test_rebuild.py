@@ -204,7 +204,7 @@ def test_rebuilding_when_a_signals_handler_sends_in_the_middle_then_it_is_refuse
     forked = fork()
 
     def handle() -> None:
-        with pytest.raises(IllegalStateError, match="in the middle of a send"):
+        with pytest.raises(IllegalStateError, match="in the middle of another call"):
             forked.producer.send("t", b"v")
 
     made = on_build(monkeypatch, handle)

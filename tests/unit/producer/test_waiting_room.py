@@ -23,11 +23,14 @@ from pyproducer.common.errors import (
     InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
+    PartitionerError,
     ProducerClosedError,
     UnknownTopicOrPartitionError,
 )
 from pyproducer.hotpath import FutureRecordMetadata
 from pyproducer.producer import waiting_room
+from tests.support.patience import GIVE_UP_S
+from tests.support.serialized import record_of
 from tests.unit.sender.stepped_producer import SteppedProducer, metadata_response
 
 UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -91,7 +94,7 @@ def test_record_when_an_earlier_one_of_its_topic_waits_then_it_goes_behind_it_th
     producer.turn()
     assert values_of(producer) == [b"first", b"second"]
     assert not producer.room.is_waiting("u")
-    assert producer.room.enter("u", 0, 0, None, None, None, b"v", (), None, 100, 1000) is None, "it goes by the road"
+    assert producer.room.enter(record_of("u", 0, 0, b"v"), 1000) is None, "it goes by the road"
     assert not producer.room.queues
 
 
@@ -166,7 +169,7 @@ def test_caller_when_a_long_queue_is_being_emptied_then_he_waits_at_the_door_unt
     producer.tell(1)
     assert not waits
     producer.turn()
-    assert producer.room.enter("u", 0, 0, None, None, None, b"v", (), None, 100, 1000) is None
+    assert producer.room.enter(record_of("u", 0, 0, b"v"), 1000) is None
     assert waits == [0.1]
     assert values_of(producer) == [b"0", b"1", b"2"]
 
@@ -269,7 +272,7 @@ def test_partitioner_when_it_raises_then_that_record_fails_and_the_others_go_on(
     if isinstance(raised, Exception):
         assert type(error) is type(raised)
     else:
-        assert (type(error), error.outcome, error.__cause__) == (KafkaError, "not_sent", raised)
+        assert (type(error), error.outcome, error.__cause__) == (PartitionerError, "not_sent", raised)
     assert [(metadata, type(exception)) for metadata, exception in told] == [(None, type(error))]
     assert values_of(producer) == [b"a", b"b"]
     while producer.client.in_flight:
@@ -401,7 +404,7 @@ def test_enter_when_max_block_is_0_then_it_fails_at_once_and_asks() -> None:
     producer.tell(2)
     with pytest.raises(KafkaTimeoutError, match="Partition 5 of topic 'u' was not known"):
         producer.enter(partition=5, max_block_ms=0)
-    assert producer.room.enter("u", 1, 0, None, None, None, b"v", (), None, 100, 0) is None
+    assert producer.room.enter(record_of("u", 1, 0, b"v"), 0) is None
     assert not producer.room.queues
 
 
@@ -414,10 +417,10 @@ def test_enter_when_max_block_is_0_and_others_still_wait_for_its_partition_then_
     producer.tell(5)
     with pytest.raises(KafkaTimeoutError):
         producer.enter(b"second", partition=4, max_block_ms=0)
-    assert producer.room.enter("u", 3, 0, None, None, None, b"v", (), None, 100, 0) is None, "nobody waits for that one"
+    assert producer.room.enter(record_of("u", 3, 0, b"v"), 0) is None, "nobody waits for that one"
     producer.turn()
     assert values_of(producer) == [b"first"]
-    assert producer.room.enter("u", 4, 0, None, None, None, b"v", (), None, 100, 0) is None
+    assert producer.room.enter(record_of("u", 4, 0, b"v"), 0) is None
 
 
 @pytest.mark.parametrize(("code", "error_type"), [
@@ -666,7 +669,9 @@ def test_caller_when_he_waits_for_the_room_and_then_for_all_memory_then_both_tog
         if len(waits) == 1:  # those in the room end, and another batch takes their memory
             producer.clock.advance(300)
             producer.accumulator.waiting.fail_all(KafkaError("the test"))
-            producer.append(1, b"v" * 80_000)
+            other = threading.Thread(target=producer.append, args=(1, b"v" * 80_000))
+            other.start()
+            other.join(GIVE_UP_S)
         else:
             producer.clock.advance(round(timeout_s * 1000))
         return cell.acquire(blocking=False)
@@ -876,7 +881,7 @@ def test_turn_when_it_ends_between_the_list_and_the_charges_then_records_are_sto
 
     def ended_half_way(givers: Any, taker: Any, takers: Any) -> None:
         monkeypatch.setattr(whole, "hand_over", hand_over)
-        whole._step = object()
+        whole._is_dirty = True
         takers.append(taker)
         givers[0].reserved_bytes = 0
         raise MemoryError
@@ -933,13 +938,17 @@ def test_enter_when_closed_then_the_refusal_of_the_producers_life() -> None:
     assert not producer.accumulator.has_incomplete()
 
 
-def test_enter_when_a_signals_handler_comes_in_the_middle_of_it_then_illegal_state_error() -> None:
+@pytest.mark.parametrize("whose", ["room", "its memory", "all memory"])
+def test_enter_when_a_finalizer_calls_it_in_the_middle_of_a_step_of_the_sender_then_it_is_refused(whose: str) -> None:
+    """It charged in the middle of a release, and buffer.memory was wrong until the producer was closed."""
     producer = stepped()
-    with producer.accumulator.waiting.lock:
-        assert producer.accumulator.is_inside_append()
-        assert producer.accumulator.is_inside_any_append()
-        with pytest.raises(IllegalStateError, match="in the middle of a send"):
-            producer.enter()
+    waiting = producer.accumulator.waiting
+    lock = {"room": waiting.lock, "its memory": waiting.memory.lock, "all memory": producer.pool.lock}[whose]
+    producer.life.sender_ident = threading.get_ident()
+    with lock, pytest.raises(IllegalStateError, match="in the middle of another call"):
+        producer.enter()
+    assert producer.enter() is not None
+    assert waiting.memory.total_bytes - waiting.memory.available_bytes == producer.held_bytes
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

@@ -30,13 +30,9 @@ def test_a_missing_twin_is_said_once(monkeypatch, caplog, tmp_path):
     assert caplog.text.count("The compiled twin of pyproducer's per-record code is not there") == 1
 
 
-@pytest.mark.parametrize(("key", "value", "words"), [
-    ("transactional.id", "t", "transactions are not in this version"),
-    ("security.protocol", "SASL_PLAINTEXT", "sasl.mechanism"),
-])
-def test_what_this_version_does_not_do_is_refused_before_anything_starts(key, value, words):
-    with pytest.raises(ConfigError, match=words):
-        KafkaProducer({**PROPS, key: value})
+def test_constructor_when_a_login_is_incomplete_then_it_is_refused_before_anything_starts():
+    with pytest.raises(ConfigError, match=r"sasl\.mechanism"):
+        KafkaProducer({**PROPS, "security.protocol": "SASL_PLAINTEXT"})
 
 
 def test_an_explicit_linger_is_kept_for_callers_who_wait():
@@ -120,3 +116,14 @@ def test_a_twin_that_is_there_for_somebody_else_is_not_blamed_on_a_missing_compi
     KafkaProducer(PROPS).close()
     assert f"per-record code {said}" in caplog.text
     assert "C compiler" not in caplog.text
+
+
+def test_a_twin_that_was_not_built_is_said_with_the_command_that_brings_it(monkeypatch, caplog, tmp_path):
+    """pip took the wheel for any platform again, or what it had kept, where the advice was to install again."""
+    monkeypatch.setattr(hotpath, "IS_FALLBACK", True)
+    monkeypatch.setattr(hotpath, "REFUSAL", None)
+    monkeypatch.setattr(hotpath, "__file__", str(tmp_path / "__init__.py"))
+    wiring._say_fallback_once.cache_clear()
+    KafkaProducer(PROPS).close()
+    assert "is not there (no C compiler when it was installed, or a wheel for any platform)" in caplog.text
+    assert "-m pip install --force-reinstall --no-deps --no-cache-dir " in caplog.text

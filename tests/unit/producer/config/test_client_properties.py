@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pyproducer import ProducerConfig
+from pyproducer import ConfigError, KafkaProducer, ProducerConfig
 from pyproducer.cli.main import main
 from pyproducer.network import key_store
 from pyproducer.producer.config.effective import Need, effective, read_given
@@ -27,10 +27,14 @@ EXPECTED: dict[str, tuple[str, str | None, tuple[str, ...]]] = {
     "aiven_sasl": ("SASL_SSL", "SCRAM-SHA-256", ("ca.pem (ssl.truststore.location, PEM)", "account")),
     "confluent_cloud_oauth": ("SASL_SSL", "OAUTHBEARER", ("system's trust store", "https://idp.example/oauth2/")),
     "confluent_cloud_plain": ("SASL_SSL", "PLAIN", ("system's trust store", "account")),
+    "confluent_cloud_python": ("SASL_SSL", "PLAIN", ("system's trust store", "account")),
+    "confluent_monitoring": ("SASL_SSL", "PLAIN", ("system's trust store", "account")),
     "databricks": ("SASL_SSL", "PLAIN", ("system's trust store", "account")),
-    "event_hubs_oauth": ("SASL_SSL", "OAUTHBEARER", ("system's trust store", "in place of CustomAuthenticateCallback")),
+    "event_hubs_oauth": ("SASL_SSL", "OAUTHBEARER", ("system's trust store", "of Azure", "pyproducer[azure]")),
     "event_hubs_plain": ("SASL_SSL", "PLAIN", ("system's trust store", "account")),
-    "google_managed_kafka": ("SASL_SSL", "OAUTHBEARER", ("system's trust store", "in place of com.google.cloud")),
+    "event_hubs_python": ("SASL_SSL", "PLAIN", ("ca.pem", "account")),
+    "event_hubs_spring": ("SASL_SSL", "OAUTHBEARER", ("system's trust store", "of Azure", "pyproducer[azure]")),
+    "google_managed_kafka": ("SASL_SSL", "OAUTHBEARER", ("system's trust store", "of Google", "pyproducer[google]")),
     "ibm_event_streams": ("SASL_SSL", "PLAIN", ("system's trust store", "account")),
     "instaclustr": ("SASL_SSL", "SCRAM-SHA-256", ("trust.jks", "pyproducer[jks]", "account")),
     "kerberos": ("SASL_SSL", "GSSAPI", ("trust.jks", "pyproducer[jks]", "client.keytab", "pyproducer[kerberos]")),
@@ -44,8 +48,10 @@ EXPECTED: dict[str, tuple[str, str | None, tuple[str, ...]]] = {
     "redpanda_scram_256": ("SASL_SSL", "SCRAM-SHA-256", ("system's trust store", "account")),
     "redpanda_scram_512": ("SASL_SSL", "SCRAM-SHA-512", ("ca.pem", "account")),
     "strimzi_mtls": ("SSL", None, ("key.p12", "trust.p12", "pyproducer[tls]")),
-    "strimzi_oauth": ("SASL_SSL", "OAUTHBEARER", ("ca.pem", "oauth.token.endpoint.uri")),
+    "strimzi_oauth": ("SASL_SSL", "OAUTHBEARER", ("ca.pem", "a token from https://keycloak")),
+    "strimzi_pem": ("SASL_SSL", "SCRAM-SHA-512", ("ca.pem", "account")),
     "strimzi_scram": ("SASL_PLAINTEXT", "SCRAM-SHA-512", ("account",)),
+    "upstash": ("SASL_SSL", "SCRAM-SHA-256", ("system's trust store", "account")),
     "warpstream": ("SASL_SSL", "PLAIN", ("system's trust store", "account")),
 }
 
@@ -92,7 +98,7 @@ def write(stores: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_files_when_counted_then_each_is_expected() -> None:
     assert set(FILES) == set(EXPECTED)
-    assert len(FILES) >= 20
+    assert len(FILES) >= 29
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -169,3 +175,19 @@ def test_needs_when_it_is_kerberos_then_the_key_tab_is_named(tmp_path: Path) -> 
     config = ProducerConfig(props)
     assert effective(config, dict.fromkeys(props, "line 1")).needs[1] == Need(
         f"the file {tmp_path}/client.keytab (keyTab)", True, "it is not there, or not for this user")
+
+
+@pytest.mark.parametrize(("line", "words"), [
+    ("config.providers=s\n"
+     "config.providers.s.class=io.strimzi.kafka.KubernetesSecretConfigProvider\n"
+     "sasl.jaas.config=${s:kafka/user:sasl.jaas.config}", "no such provider here: .* or 'module:Class' with get"),
+    ("value.serializer=io.confluent.kafka.serializers.KafkaAvroSerializer", "give the serializer of confluent-kafka"),
+    ("interceptor.classes=io.opentelemetry.instrumentation.kafkaclients.TracingProducerInterceptor",
+     "is a class of Java: leave it out, or name one in Python")])
+def test_file_when_it_names_a_class_that_only_a_jvm_has_then_one_sentence_says_what_to_write(
+        line: str, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers=kafka.example:9092\n{line}\n")
+    with pytest.raises(ConfigError, match=words) as caught:
+        KafkaProducer.from_file(file)
+    assert "'io' is not a package" not in str(caught.value)

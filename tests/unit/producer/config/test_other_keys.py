@@ -17,9 +17,9 @@ SERVERS = {"bootstrap.servers": "localhost:9092"}
     ("linger_ms", "linger.ms"), ("Linger.Ms", "linger.ms"), ("lingerms", "linger.ms"), ("batchsize", "batch.size"),
     ("bootstrap.server", "bootstrap.servers"), ("compression.typ", "compression.type"), ("ack", "acks"),
     ("max.in.flight.requests", "max.in.flight.requests.per.connection"),
-    ("queue.buffering.max.ms", "linger.ms"), ("message.timeout.ms", "delivery.timeout.ms"),
-    ("ssl.ca.location", "ssl.truststore.location"), ("security_protocol", "security.protocol"),
-    ("enable-idempotence", "enable.idempotence"), ("sasl.username", "sasl.jaas.config"),
+    ("queue_buffering_max_ms", "linger.ms"), ("message_timeout_ms", "delivery.timeout.ms"),
+    ("ssl_ca_location", "ssl.truststore.location"), ("security_protocol", "security.protocol"),
+    ("enable-idempotence", "enable.idempotence"), ("sasl_username", "sasl.jaas.config"),
 ])
 def test_key_when_nearly_right_then_the_error_names_the_right_one(given: str, meant: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -67,6 +67,18 @@ def test_keys_when_only_a_consumer_or_jvm_uses_them_then_one_warning(caplog: pyt
 def test_keys_when_all_mean_something_then_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     ProducerConfig({**SERVERS, "linger.ms": 5, "ssl.provider": None})
     assert caplog.records == []
+
+
+@pytest.mark.parametrize(("key", "value"), [
+    ("enable.metrics.push", "false"), ("metric.reporters", "com.example.Reporter"), ("metrics.num.samples", 3),
+    ("metrics.recording.level", "DEBUG"), ("metrics.sample.window.ms", 1000)])
+def test_setting_of_metrics_when_nothing_reads_it_yet_then_it_is_told(key: str, value: object,
+                                                                      caplog: pytest.LogCaptureFixture) -> None:
+    config = ProducerConfig({**SERVERS, key: value})
+    assert [record.getMessage() for record in caplog.records] == [
+        f"These settings have no effect on a producer in Python: {key}"]
+    assert key in config.without_effect
+    assert key in config.explicit
 
 
 FOREIGN = {"schema.registry.url": "http://r:8081", "schema.registry.basic.auth.user.info": "key:hunter2",
@@ -127,7 +139,7 @@ def test_unknown_key_when_nobody_could_take_it_then_refused(props: dict[str, obj
         ProducerConfig({**SERVERS, **props, "zzz.tenant": "t"})
 
 
-@pytest.mark.parametrize("key", ["linger.mss", "sasl.username", "debug"])
+@pytest.mark.parametrize("key", ["linger.mss", "sasl_username", "debug"])
 def test_unknown_key_when_something_known_is_near_then_refused_whatever_classes_there_are(key: str) -> None:
     with pytest.raises(ConfigError, match="unknown setting"):
         ProducerConfig({**SERVERS, "interceptor.classes": [Configurable], key: "1"})
@@ -139,12 +151,12 @@ def test_class_when_it_cannot_be_loaded_then_that_is_told_and_not_the_unknown_ke
 
 
 @pytest.mark.parametrize(("key", "words"), [
-    ("sasl.username", r'did you mean \'sasl.jaas.config\'\? Write sasl.jaas.config=.*username="\.\.\." password="'),
-    ("ssl.ca.location", r"'ssl.truststore.location'\? Its value fits, with ssl.truststore.type=PEM"),
+    ("sasl_username", r'did you mean \'sasl.jaas.config\'\? Write sasl.jaas.config=.*username="\.\.\." password="'),
+    ("ssl_ca_location", r"'ssl.truststore.location'\? Its value fits, with ssl.truststore.type=PEM"),
     ("enable.ssl.certificate.verification", r"'ssl.engine.factory.class'\? To check no certificate at all"),
     ("socket.nagle.disable", "unknown setting; Leave it out: that is always so here"),
     ("dr_msg_cb", "unknown setting; Leave it out: send.. takes a callback"),
-    ("log_level", "Python's logging"), ("queue.buffering.max.kbytes", r"'buffer.memory'\? Its value times 1024")])
+    ("log_level", "Python's logging"), ("queue_buffering_max_kbytes", r"'buffer.memory'\? Its value times 1024")])
 def test_name_of_another_client_when_given_then_the_error_says_what_to_write(key: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         ProducerConfig({**SERVERS, key: "1"})

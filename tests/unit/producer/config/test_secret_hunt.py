@@ -160,3 +160,93 @@ def test_hunt_when_something_shows_a_secret_then_it_finds_that() -> None:
         hunt = SecretHunt(PASSWORD)
         hunt.look_text("text", f"before {text} behind")
         assert hunt.found, text
+
+
+PEM = f"-----BEGIN PRIVATE KEY-----\n{KEY_PASSWORD}\n-----END PRIVATE KEY-----\n"
+TOKENS = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": None,
+          "sasl.oauthbearer.client.credentials.client.id": "ada"}
+URL = "sasl.oauthbearer.token.endpoint.url"
+
+
+@pytest.mark.parametrize("wrong", [
+    {"security.protocol": "SSL", "ssl.keystore.location": PEM},
+    {"security.protocol": "SSL", "ssl.truststore.location": PEM},
+    {"bootstrap.servers": f"ada:{PASSWORD}@broker:9092"}, {"bootstrap.servers": f"b:1,SASL_SSL://ada:{PASSWORD}@c:2"},
+    {"bootstrap.servers": [f"ada:{PASSWORD}@broker:9092"]},
+    {**TOKENS, URL: f"https://ada:{PASSWORD}@issuer/token"}, {**TOKENS, URL: f"ftp://issuer/?client_secret={PASSWORD}"},
+    {**TOKENS, URL: f"https:///?client_secret={PASSWORD}"}, {**TOKENS, URL: f"https://h:x/?client_secret={PASSWORD}"},
+    {**TOKENS, URL: f"https://issuer/?client_secret={PASSWORD}",
+     "sasl.oauthbearer.jwt.retriever.class": "org.apache.kafka.common.security.oauthbearer.FileJwtRetriever"},
+    {**TOKENS, URL: f"file://{PASSWORD}@h"}], ids=ascii)
+@pytest.mark.parametrize("make", [ProducerConfig, KafkaProducer, AsyncKafkaProducer])
+def test_secret_when_it_stands_in_a_location_or_an_address_then_no_frame_shows_it(
+        make: Any, wrong: dict[str, Any]) -> None:
+    """The error's text did not, but the variables of our frames did, which error trackers send to their servers."""
+    with SecretHunt(*SECRETS) as hunt:
+        try:
+            made = make({**GOOD, **wrong})
+        except ConfigError as error:
+            hunt.look_error("error", error)
+        else:
+            assert make is ProducerConfig, "what is found out when the login is made"
+            hunt.look("config", made)
+
+
+def test_file_when_settings_are_wrong_then_the_error_names_each_with_its_line(tmp_path: Path) -> None:
+    """One at a time was told, without file and line: eight settings of another client took eight starts."""
+    file = tmp_path / "client.properties"
+    file.write_text("# of a service\nbootstrap.servers=b\nlinger.mss=5\nacks=7\ncompression.type=zip\nlinger.ms=x\n")
+    for make in (KafkaProducer.from_file, AsyncKafkaProducer.from_file, ProducerConfig.from_file):
+        with pytest.raises(ConfigError) as caught:
+            make(file, retries=-1)
+        lines = str(caught.value).splitlines()
+        assert lines[0] == "6 settings are wrong:"
+        assert [line.strip().partition(": ")[0] for line in lines[1:]] == [
+            f"{file}, line 3", f"{file}, line 4", f"{file}, line 5", f"{file}, line 6", "argument retries",
+            f"{file}, line 2"]
+        assert (caught.value.key, caught.value.why) == ("linger.mss", "unknown setting; did you mean 'linger.ms'?")
+        assert [other.key for other in caught.value.others] == [
+            "acks", "compression.type", "linger.ms", "retries", "bootstrap.servers"]
+
+
+def test_file_when_one_setting_is_wrong_then_the_error_is_about_it_alone(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=b:1\nlinger.ms=x\n")
+    with pytest.raises(ConfigError, match=f"^{file}, line 2: Invalid value 'x' for configuration linger.ms") as caught:
+        KafkaProducer.from_file(file)
+    assert caught.value.others == ()
+
+
+@pytest.mark.parametrize(("text", "kind"), [
+    ('{"bootstrap.servers": "b:1"}', "JSON"), ("\n# x\n[kafka]\nbootstrap.servers=b:1\n", "an INI file, or TOML"),
+    ("<html>", "XML or HTML"), ("---\nbootstrap.servers: b:1\n", "YAML")])
+def test_file_when_it_is_of_another_kind_then_the_error_says_which(tmp_path: Path, text: str, kind: str) -> None:
+    """Invalid value '[hidden]' for configuration [hidden]: unknown setting."""
+    file = tmp_path / "client.conf"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=f"cannot be read as Java properties: line [13]: this is {kind}"):
+        KafkaProducer.from_file(file)
+
+
+@pytest.mark.parametrize(("key", "value", "shown"), [
+    ("stats_cb", print, repr(print)), ("debug", "all", "'all'"), ("zzz", True, "True"), ("zzz", None, "None"),
+    ("zzz", "may be one", "'[hidden]'"), ("pw", "x", "'[hidden]'"), ("sasl_plain_password", "x", "'[hidden]'")])
+def test_value_when_its_key_is_unknown_then_it_is_hidden_only_where_it_may_be_a_secret(
+        key: str, value: Any, shown: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ProducerConfig({"bootstrap.servers": "b:1", key: value})
+    assert str(caught.value).startswith(f"Invalid value {shown} for configuration {key}: ")
+
+
+def test_settings_when_several_contradict_each_other_then_all_are_told() -> None:
+    with pytest.raises(ConfigError) as caught:
+        ProducerConfig({"bootstrap.servers": "b:1", "enable.idempotence": True, "acks": "1", "delivery.timeout.ms": 1,
+                        "partitioner.rack.aware": True, "security.protocol": "SASL_SSL", "sasl.mechanism": "PLANE"})
+    assert [error.key for error in (caught.value, *caught.value.others)] == [
+        "acks", "delivery.timeout.ms", "client.rack", "sasl.mechanism"]
+
+
+def test_settings_when_one_is_wrong_then_what_only_follows_from_that_is_not_told() -> None:
+    with pytest.raises(ConfigError) as caught:
+        ProducerConfig({"bootstrap.servers": "b:1", "security.protocol": "SASL_SSL", "sasl.mechansim": "PLAIN"})
+    assert caught.value.others == (), "that PLAIN is missing, and its user"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -107,3 +109,39 @@ def test_own_partitioner_when_configure_raises_then_config_error() -> None:
     with pytest.raises(ConfigError, match="LookupError") as caught:
         resolve_partitioner(Unhappy, config())
     assert isinstance(caught.value.__cause__, LookupError)
+
+
+class OfThree:
+    def partition(self, key: bytes, all_partitions: list[int], available: list[int]) -> int:
+        return 0
+
+
+class OfSix:
+    def partition(self, *given: Any) -> int:
+        return 0
+
+
+async def awaited(topic: str, key: Any, key_bytes: Any, value: Any, value_bytes: Any, cluster: Any) -> int:
+    return 0
+
+
+@pytest.mark.parametrize(("value", "why"), [
+    (lambda key, everyone, available: 0,
+     r"called with six arguments, \(topic, key, key_bytes, value, value_bytes, cluster\), and this one takes "
+     r"\(key, everyone, available\).*kafka-python's"),
+    (OfThree, r"takes \(key: 'bytes', all_partitions: .*kafka-python's"), (OfThree(), "kafka-python's"),
+    (lambda topic: 0, r"takes \(topic\) \(too many positional arguments\)$"),
+    (lambda a, b, c, d, e, f, g: 0, "missing a required argument: 'g'"),
+    (awaited, "coroutine function, and nobody would await the partition"),
+])
+def test_partitioner_when_it_takes_other_arguments_then_the_constructor_says_so(value: Any, why: str) -> None:
+    """Each record failed: "<lambda>() takes 3 positional arguments but 6 were given"."""
+    with pytest.raises(ConfigError, match=why):
+        resolve_partitioner(value)
+
+
+@pytest.mark.parametrize("value", [
+    OfSix, OfSix(), lambda *given: 0, lambda topic, key, key_bytes, value, value_bytes, cluster, more=1: 0,
+    functools.partial(lambda more, *given: 0, 1), mock.Mock(return_value=0), max])
+def test_partitioner_when_it_takes_six_somehow_then_it_is_taken(value: Any) -> None:
+    resolve_partitioner(value)

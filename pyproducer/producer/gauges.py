@@ -1,0 +1,164 @@
+"""The numbers of a producer that are looked up when somebody asks: memory, ages, what waits, ends of credentials.
+
+Road:    wiring -> [gauges] -> registry
+Thread:  registered by the constructor's; read by any.
+Source:  Java BufferPool, KafkaProducer, AppInfoParser (4.1): buffer-*, waiting-threads, metadata-age, app-info.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from pyproducer.accumulator.life import Life, LifeState
+from pyproducer.common.clock import Clock, cpu_clock_of_this_thread, process_cpu_ms, thread_cpu_ms
+from pyproducer.common.version import __version__
+from pyproducer.hotpath import IMPL
+from pyproducer.network.sasl.mechanism import Login
+from pyproducer.observe.catalog import APP, ERROR, PARTITION, PRODUCER, Kind
+from pyproducer.observe.registry import Tags
+from pyproducer.producer.live_view import MOST_PARTITIONS, waiting_partitions
+
+if TYPE_CHECKING:
+    from pyproducer.producer.wiring import ProducerRuntime
+
+_LOOK_AGAIN_MS = 60_000
+Row = tuple[Tags, Iterable[tuple[str, float, str]]]
+
+
+LOOKED_UP: tuple[tuple[str, str, Kind, str], ...] = (
+    (PRODUCER, "record-send-total", Kind.TOTAL, "records that were stored"),
+    (PRODUCER, "record-unretrieved-error-total", Kind.TOTAL, "records that failed and whose future nobody looked at"),
+    (PRODUCER, "buffer-available-bytes", Kind.GAUGE, "bytes of buffer.memory that are not given out"),
+    (PRODUCER, "bufferpool-wait-time-ns-total", Kind.TOTAL, "how long callers waited for memory, ns"),
+    (PRODUCER, "waiting-threads", Kind.GAUGE, "callers who wait for memory"),
+    (PRODUCER, "requests-in-flight", Kind.GAUGE, "requests without an answer"),
+    (PRODUCER, "records-waiting", Kind.GAUGE, "records whose outcome is not decided"),
+    (PRODUCER, "oldest-record-age-ms", Kind.GAUGE, "the age of the oldest of them, ms"),
+    (PRODUCER, "connection-count", Kind.GAUGE, "connections that are up or being built"),
+    (PRODUCER, "metadata-age", Kind.GAUGE, "seconds since brokers answered with metadata"),
+    (PRODUCER, "sender-alive", Kind.GAUGE, "1 while the sender thread runs"),
+    (PRODUCER, "sender-last-turn-ms", Kind.GAUGE, "since when the sender thread has not come round, ms"),
+    (PARTITION, "records-waiting", Kind.GAUGE, "records whose outcome is not decided"),
+    (PARTITION, "oldest-record-age-ms", Kind.GAUGE, "the age of the oldest, ms"),
+    (PARTITION, "leader", Kind.GAUGE, "the node that leads; -1 where none does"),
+    (ERROR, "record-error-total", Kind.TOTAL, "records that failed"),
+    (ERROR, "record-retry-total", Kind.TOTAL, "records of batches that were sent again"),
+)
+"""The most asked of those below, for doors that must name their instruments before there is a producer."""
+
+
+def register_gauges(runtime: ProducerRuntime, login: Login | None) -> None:
+    """Register all that is looked up when somebody asks."""
+    registry, pool, accumulator = runtime.registry, runtime.accumulator.whole_pool, runtime.accumulator
+    tally, waiting, metadata, clock = runtime.life.tally, runtime.accumulator.waiting, runtime.metadata, runtime.clock
+    gauge = registry.gauge
+    gauge("record-send-total", "records that were stored", lambda: tally.stored_count, Kind.TOTAL)
+    gauge("record-unretrieved-error-total", "records that failed and whose future nobody looked at; ours",
+          lambda: tally.unretrieved_count, Kind.TOTAL)
+    gauge("buffer-total-bytes", "buffer.memory", lambda: pool.total_bytes)
+    gauge("buffer-available-bytes", "bytes of it that are not given out", lambda: pool.available_bytes)
+    gauge("buffer-exhausted-total", "records that failed because no memory came within max.block.ms",
+          lambda: registry.errors.get("BufferExhaustedError", 0), Kind.TOTAL)
+    gauge("waiting-threads", "callers who wait for memory",
+          lambda: pool.queued_count + waiting.memory.queued_count)
+    gauge("bufferpool-wait-time-ns-total", "how long callers waited for memory, ns",
+          lambda: 1_000_000 * (pool.waited_ms + waiting.memory.waited_ms), Kind.TOTAL)
+    gauge("requests-in-flight", "requests without an answer", lambda: runtime.wire.client.in_flight_request_count())
+    gauge("metadata-age", "seconds since brokers answered with metadata; 0 before the first answer",
+          lambda: metadata.age_ms(clock.now_ms()) / 1000)
+    gauge("metadata-update-total", "answers with metadata; ours", metadata.version, Kind.TOTAL)
+    gauge("records-waiting", "records whose outcome is not decided; ours", accumulator.incomplete_record_count)
+    gauge("oldest-record-age-ms", "the age of the oldest of them, 0 where there is none; ours", lambda: max(
+        (state.oldest_ms for state in waiting_partitions(accumulator, metadata, clock.now_ms())), default=0))
+    gauge("connection-count", "connections that are up or being built", lambda: sum(
+        row.connection_creation_total - row.connection_close_total for row in registry.nodes().values()))
+    gauge("sender-alive", "1 while the sender thread runs, 0 when it ended; ours",
+          lambda: float(runtime.life.state in (LifeState.OPEN, LifeState.CLOSING)))
+    gauge("sender-last-turn-ms", "since when the sender thread has not come round, ms: below a minute when it is idle; "
+          "ours", lambda: max(0, clock.now_ms() - registry.ledger.now_ms) if registry.producer.select_total else 0)
+    started_ms = clock.timestamp_ms()
+    gauge("start-time-ms", "when the producer was made, ms since 1970", lambda: started_ms)
+    if login is not None:
+        gauge("token-expiry-time-ms", "when the credentials of the login end, ms since 1970; ours",
+              lambda: getattr(login, "expires_at_ms", None))
+    if runtime.config.security_protocol in ("SSL", "SASL_SSL"):
+        from pyproducer.network.ssl_context import identity_ends_at_s  # here: it loads ssl
+
+        own = _Cached(lambda: identity_ends_at_s(runtime.config), clock)
+        gauge("certificate-expiry-time-ms", "when our own certificate ends, ms since 1970; ours", own.read_ms)
+        gauge("broker-certificate-expiry-time-ms", "when the first of the brokers' certificates ends, ms since 1970; "
+              "ours", lambda: min((1000 * row.certificate_ends_s for row in registry.nodes().values()
+                                   if row.certificate_ends_s), default=None))
+    registry.history.watch(_Cpu(runtime.life).read_ms, lambda: pool.waited_ms + waiting.memory.waited_ms)
+    registry.live_topics(metadata.topics)
+    registry.table(PARTITION, lambda: _partition_rows(runtime))
+    registry.table(APP, lambda: [({"version": __version__, "impl": IMPL}, [("info", 1, "which version runs")])])
+
+
+def _partition_rows(runtime: ProducerRuntime) -> Iterator[Row]:
+    """Yield partitions where records wait, then all others of known topics, with their leader."""
+    cluster = runtime.metadata.cluster
+    seen = set()
+    for state in waiting_partitions(runtime.accumulator, runtime.metadata, runtime.clock.now_ms()):
+        seen.add((state.topic, state.partition))
+        yield _tags(state.topic, state.partition), [
+            ("records-waiting", state.records, "records whose outcome is not decided"),
+            ("bytes-waiting", state.bytes, "their bytes"),
+            ("batches-in-flight", state.in_flight, "batches that a request has"),
+            ("oldest-record-age-ms", state.oldest_ms, "the age of the oldest, ms"),
+            ("attempts", state.attempts, "how often the oldest batch was sent in vain"),
+            ("leader", -1 if state.leader is None else state.leader, "the node that leads; -1 where none does")]
+    for topic, table in list(cluster.tables.items()):
+        for info in table.in_order:
+            if len(seen) >= MOST_PARTITIONS:
+                return
+            if (topic, info.partition) not in seen:
+                seen.add((topic, info.partition))
+                yield _tags(topic, info.partition), [
+                    ("records-waiting", 0, "records whose outcome is not decided"),
+                    ("bytes-waiting", 0, "their bytes"),
+                    ("batches-in-flight", 0, "batches that a request has"),
+                    ("oldest-record-age-ms", 0, "the age of the oldest, ms"),
+                    ("attempts", 0, "how often the oldest batch was sent in vain"),
+                    ("leader", -1 if info.leader is None else info.leader.node_id,
+                     "the node that leads; -1 where none does")]
+
+
+def _tags(topic: str, partition: int) -> Tags:
+    return {"topic": topic, "partition": str(partition)}
+
+
+class _Cached:
+    """What is read of files, once a minute at most."""
+
+    def __init__(self, read: Callable[[], int | None], clock: Clock) -> None:
+        self._read = read
+        self._clock = clock
+        self._due_ms: int | None = None
+        self._value: float | None = None
+
+    def read_ms(self) -> float | None:
+        """Return it, in ms since 1970."""
+        now_ms = self._clock.now_ms()
+        if self._due_ms is None or now_ms >= self._due_ms:
+            self._due_ms = now_ms + _LOOK_AGAIN_MS
+            seconds = self._read()
+            self._value = None if seconds is None else 1000 * seconds
+        return self._value
+
+
+class _Cpu:
+    """CPU time of this process, and of the sender thread in it."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._clock_id: int | None = None
+
+    def read_ms(self) -> tuple[int, int]:
+        """Return both in ms; the second is 0 where the system does not tell of threads."""
+        # Only the thread itself may ask for its clock's number: that of one that has ended may crash the process.
+        if self._clock_id is None and threading.get_ident() == self._life.sender_ident:
+            self._clock_id = cpu_clock_of_this_thread()
+        return process_cpu_ms(), 0 if self._clock_id is None else thread_cpu_ms(self._clock_id)

@@ -1,0 +1,211 @@
+"""init_transactions() and what follows it: the application's calls, each waited for up to max.block.ms.
+
+Road:    KafkaProducer, AsyncKafkaProducer's threads -> [calls] -> Transactions; the sender answers
+Thread:  any caller; the calls of one producer's transaction belong to one thread, or to threads that agree.
+Source:  Java KafkaProducer.initTransactions, beginTransaction, sendOffsetsToTransaction, commitTransaction,
+         abortTransaction (4.1), prepareTransaction (KIP-939).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Any, Protocol
+
+from pyproducer.accumulator.life import Life
+from pyproducer.accumulator.produce_result import own_copy
+from pyproducer.client.metadata import ProducerMetadata
+from pyproducer.common.errors import AbortableTransactionError, IllegalStateError, KafkaError
+from pyproducer.producer.consumed_offsets import to_group_metadata, to_offsets
+from pyproducer.sender.requests.own_requests import OwnRequests
+from pyproducer.transaction import transaction_errors
+from pyproducer.transaction.pending_call import PendingCall
+from pyproducer.transaction.transactions import Transactions
+
+log: logging.Logger = logging.getLogger(__name__)
+
+
+class TransactionCalls:
+    """The calls of one producer. Each waits, and returns what it waited for, whose outcome `told` returns or raises.
+
+    Whoever is interrupted in between, as a task that is cancelled, may call the same again, and gets the same.
+
+    Args:
+        life: The producer's.
+        transactions: The state; None without a transactional id.
+        own_requests: Tells why an answer does not come.
+        metadata: Tells which brokers cannot be reached.
+        max_block_ms: Longest wait of a call.
+    """
+
+    def __init__(self, *, life: Life, transactions: Transactions | None, own_requests: OwnRequests | None,
+                 metadata: ProducerMetadata, max_block_ms: int) -> None:
+        self._life = life
+        self._transactions = transactions
+        self._own_requests = own_requests
+        self._metadata = metadata
+        self._max_block_ms = max_block_ms
+
+    def init(self, transactional_id: str | None) -> PendingCall:
+        """See KafkaProducer.init_transactions."""
+        call = "init_transactions()"
+        transactions = self._transactional(call)
+        if transactional_id is not None and not (isinstance(transactional_id, str) and transactional_id):
+            raise TypeError(f"transactional_id must be a str that is not empty, got {transactional_id!r}")
+        return self._wait(call, partial(transactions.initialize, transactional_id))
+
+    def begin(self) -> None:
+        """See KafkaProducer.begin_transaction; it waits for nothing."""
+        call = "begin_transaction()"
+        transactions = self._transactional(call)
+        self._life.run(call, transactions.begin)
+
+    def send_offsets(self, offsets: Any, group_metadata: Any) -> PendingCall:
+        """See KafkaProducer.send_offsets_to_transaction."""
+        call = "send_offsets_to_transaction()"
+        transactions = self._transactional(call)
+        found, group = to_offsets(offsets), to_group_metadata(group_metadata)
+        return self._wait(call, partial(transactions.add_offsets, found, group))
+
+    def prepare(self) -> PendingCall:
+        """See KafkaProducer.prepare_transaction."""
+        call = "prepare_transaction()"
+        return self._wait(call, self._transactional(call).prepare)
+
+    def commit(self) -> PendingCall:
+        """See KafkaProducer.commit_transaction."""
+        call = "commit_transaction()"
+        return self._wait(call, self._transactional(call).commit)
+
+    def abort(self) -> PendingCall:
+        """See KafkaProducer.abort_transaction."""
+        call = "abort_transaction()"
+        return self._wait(call, self._transactional(call).abort)
+
+    def told(self, pending: PendingCall) -> Any:
+        """Return what a call gives, or raise why it failed: from here on its caller knows."""
+        pending.is_told = True
+        if pending.error is None:
+            if pending.call == "abort_transaction()":
+                self._life.tally.end_period()  # whoever aborts knows that the records so far are not there
+            return pending.value
+        error = own_copy(pending.error)
+        try:
+            raise error
+        finally:
+            del error  # else its traceback, with the caller's frames, and it would keep each other
+
+    def _transactional(self, call: str) -> Transactions:
+        self._life.ensure_open()
+        if self._transactions is None:
+            raise IllegalStateError(f"{call} needs a transactional producer: set transactional.id")
+        return self._transactions
+
+    def _wait(self, call: str, begin: Callable[[], PendingCall]) -> PendingCall:
+        deadline_ms = self._life.begin_wait(call, self._max_block_ms / 1000)
+        return self._life.run(call, self._await, call, begin, deadline_ms)
+
+    def _await(self, call: str, begin: Callable[[], PendingCall], deadline_ms: int | None) -> PendingCall:
+        pending = begin()
+        if not pending.wait(lambda cell: self._life.wait(cell, deadline_ms)):
+            assert self._transactions is not None, "it waits for them"
+            raise transaction_errors.timed_out(call, self._max_block_ms, self._transactions.transactional_id,
+                                               self._trouble())
+        return pending
+
+    def _trouble(self) -> str:
+        trouble = "" if self._own_requests is None else self._own_requests.trouble
+        return f"{f'; {trouble}' if trouble else ''}; {self._metadata.describe_failures()}"
+
+
+class HasTransactions(Protocol):
+    """What the first block below needs of a producer."""
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction."""
+
+    def commit_transaction(self) -> None:
+        """Commit it."""
+
+    def abort_transaction(self) -> None:
+        """Abort it."""
+
+
+class AwaitsTransactions(Protocol):
+    """What the second block below needs of a producer."""
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction."""
+
+    async def commit_transaction(self) -> None:
+        """Commit it."""
+
+    async def abort_transaction(self) -> None:
+        """Abort it."""
+
+
+class TransactionBlock:
+    """A `with` block that is one transaction: committed at its end, aborted where it is left by an exception.
+
+    Args:
+        producer: Whose.
+    """
+
+    def __init__(self, producer: HasTransactions) -> None:
+        self._producer = producer
+
+    def __enter__(self) -> None:
+        self._producer.begin_transaction()
+
+    def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        if exc is None:
+            try:
+                self._producer.commit_transaction()
+            except AbortableTransactionError:
+                self._abort()
+                raise
+        else:
+            self._abort()
+
+    def _abort(self) -> None:
+        try:
+            self._producer.abort_transaction()
+        except KafkaError as error:  # another one is on its way, which is the one to be seen
+            log.warning(_NOT_ABORTED, error)
+
+
+class AsyncTransactionBlock:
+    """An `async with` block that is one transaction; see TransactionBlock.
+
+    Args:
+        producer: Whose.
+    """
+
+    def __init__(self, producer: AwaitsTransactions) -> None:
+        self._producer = producer
+
+    async def __aenter__(self) -> None:
+        await self._producer.begin_transaction()
+
+    async def __aexit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
+                        traceback: TracebackType | None) -> None:
+        if exc is None:
+            try:
+                await self._producer.commit_transaction()
+            except AbortableTransactionError:
+                await self._abort()
+                raise
+        else:
+            await self._abort()
+
+    async def _abort(self) -> None:
+        try:
+            await self._producer.abort_transaction()
+        except KafkaError as error:  # another one is on its way, which is the one to be seen
+            log.warning(_NOT_ABORTED, error)
+
+
+_NOT_ABORTED = "A transaction that is left by an exception could not be aborted: %s"

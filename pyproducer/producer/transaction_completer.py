@@ -1,0 +1,140 @@
+"""TransactionCompleter: commits or aborts transactions that other processes have prepared.
+
+    with TransactionCompleter({"bootstrap.servers": ...}) as completer:
+        if completer.commit(prepared) is not TransactionOutcome.COMMITTED:
+            ...                                             # it was aborted meanwhile, or nobody can tell any more
+
+Whoever has the decision, a driver or a service that starts again after a crash, calls it as often as it likes: to end a
+transaction twice in the same way is harmless. A coordinator tells how the last transaction of an id ended until the id
+is initialised again; from then on it answers PRODUCER_FENCED, whatever had become of the one before.
+
+Road:    a decision -> [completer] -> CoordinatorClient
+Thread:  the caller's, one at a time.
+Source:  ours; Java KafkaProducer.completeTransaction (KIP-939) needs the producer itself, made anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Final
+
+from pyproducer.client.blocking_client import BlockingClient, login_of
+from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest
+from pyproducer.common.clock import SystemClock
+from pyproducer.common.error_codes import ErrorCode, error_for_code
+from pyproducer.network.channel_builder import client_channel_builder
+from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
+from pyproducer.transaction.prepared_transaction import PreparedTransaction
+
+_FENCINGS: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+                              ErrorCode.PRODUCER_FENCED})
+
+
+class TransactionOutcome(enum.Enum):
+    """What became of a prepared transaction."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNDECIDABLE = "undecidable"
+    """The id was initialised since, or the coordinator gave the transaction up: nobody can tell what it was before."""
+
+
+class TransactionCompleter:
+    """Ends prepared transactions, from any process. A context manager; the constructor touches no network.
+
+    Args:
+        props: The producer's settings: bootstrap.servers, security.protocol, ssl.* and sasl.*; max.block.ms is the
+            longest time of a call. The others are checked, and not used.
+
+    Raises:
+        ConfigError: A setting is wrong.
+    """
+
+    def __init__(self, props: Mapping[str, object]) -> None:
+        self._config = ProducerConfig(CONFIG_TABLE.guarded(props))
+        self._stack: contextlib.ExitStack | None = None
+        self._coordinators: CoordinatorClient | None = None
+
+    def commit(self, prepared: PreparedTransaction) -> TransactionOutcome:
+        """Commit a transaction, and say what became of it.
+
+        Raises:
+            KafkaTimeoutError: Not answered within max.block.ms. Unknown: call it again.
+            AuthorizationError: The principal may not use the transactional id.
+            ApiError: The coordinator refuses for another reason.
+            AuthenticationError: TLS or SASL failed.
+        """
+        return self.commit_all([prepared])[0]
+
+    def abort(self, prepared: PreparedTransaction) -> TransactionOutcome:
+        """Abort a transaction, and say what became of it: COMMITTED where that was done before.
+
+        Raises:
+            KafkaError: As `commit`.
+        """
+        return self.abort_all([prepared])[0]
+
+    def commit_all(self, prepared: Sequence[PreparedTransaction]) -> list[TransactionOutcome]:
+        """Commit several, those of one coordinator one behind the other; say of each what became of it, in order.
+
+        Raises:
+            KafkaError: As `commit`; each of them may be committed then.
+        """
+        return self._end_all(prepared, commit=True)
+
+    def abort_all(self, prepared: Sequence[PreparedTransaction]) -> list[TransactionOutcome]:
+        """Abort several; see `commit_all`."""
+        return self._end_all(prepared, commit=False)
+
+    def _end_all(self, prepared: Sequence[PreparedTransaction], *, commit: bool) -> list[TransactionOutcome]:
+        asked = TransactionOutcome.COMMITTED if commit else TransactionOutcome.ABORTED
+        outcomes = [asked] * len(prepared)
+        known = [index for index, each in enumerate(prepared) if not each.is_empty]
+        codes = self._client().end_transactions([
+            EndRequest(prepared[index].transactional_id, prepared[index].producer_id, prepared[index].epoch, commit)
+            for index in known]) if known else []
+        for index, code in zip(known, codes):  # noqa: B905 - one for each
+            outcomes[index] = _outcome(code, asked, prepared[index])
+        return outcomes
+
+    def _client(self) -> CoordinatorClient:
+        if self._coordinators is None:
+            config, clock = self._config, SystemClock()
+            timeout_s = config.max_block_ms / 1000
+            with contextlib.ExitStack() as stack:
+                login = stack.enter_context(login_of(config, timeout_s))
+                client = stack.enter_context(BlockingClient(
+                    client_channel_builder(config, login), client_id=config.client_id, clock=clock,
+                    timeout_s=config.request_timeout_ms / 1000, send_buffer_bytes=config.send_buffer_bytes,
+                    receive_buffer_bytes=config.receive_buffer_bytes))
+                self._coordinators = CoordinatorClient(client, config.bootstrap_servers, timeout_s=timeout_s,
+                                                       clock=clock)
+                self._stack = stack.pop_all()
+        return self._coordinators
+
+    def close(self) -> None:
+        """Close the connections; another call makes new ones."""
+        stack, self._stack, self._coordinators = self._stack, None, None
+        if stack is not None:
+            stack.close()
+
+    def __enter__(self) -> TransactionCompleter:
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        self.close()
+
+
+def _outcome(code: int, asked: TransactionOutcome, prepared: PreparedTransaction) -> TransactionOutcome:
+    """Say what a coordinator's answer to EndTxn means for the transaction."""
+    if code == ErrorCode.NONE:
+        return asked  # now, or before: it knows the request again
+    if code == ErrorCode.INVALID_TXN_STATE:  # it knows the transaction, and that it ended in the other way
+        return (TransactionOutcome.ABORTED if asked is TransactionOutcome.COMMITTED else TransactionOutcome.COMMITTED)
+    if code in _FENCINGS:
+        return TransactionOutcome.UNDECIDABLE
+    raise error_for_code(code, message=f"The prepared transaction of {prepared.transactional_id!r}:", api="EndTxn")
