@@ -64,6 +64,9 @@ def _settings(_context: click.Context, _parameter: click.Parameter, values: Sequ
                    "--host.")
 @click.option("--data-dir", help="Where the logs are kept.  [default: log.dirs of --config, else a temporary "
                                  "folder, removed at the end]")
+@click.option("--salvage", is_flag=True,
+              help="Set damaged logs aside under another name and go on empty where they ended, instead of not "
+                   "starting.")
 @click.option("--topic", "topics", multiple=True, metavar="NAME[:PARTITIONS]", callback=_topics,
               help="Create this topic; may be given several times.")
 @click.option("--config", "settings", multiple=True, metavar="FILE|KEY=VALUE", callback=_settings,
@@ -71,9 +74,11 @@ def _settings(_context: click.Context, _parameter: click.Parameter, values: Sequ
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), default="warning", show_default=True,
               help="What is logged to stderr.")
 def broker(brokers: int, host: str | None, port: int | None, advertised_host: str | None, data_dir: str | None,
-           topics: Mapping[str, int], settings: Mapping[str, str], log_level: str) -> None:
+           salvage: bool, topics: Mapping[str, int], settings: Mapping[str, str], log_level: str) -> None:
     """Run a Kafka broker for tests, laptops and containers until Ctrl-C."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    if salvage:
+        settings = {**settings, "salvage.damaged.logs": "true"}
     try:
         cluster = InProcessCluster(ClusterOptions(
             brokers, data_dir, topics, cluster_settings(settings, host, port, advertised_host)))

@@ -17,10 +17,18 @@ import click
 
 from pyproducer.common.class_names import import_object
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.secrets import shown
 from pyproducer.network.sasl.login import login_for
 from pyproducer.network.ssl_context import build_client_ssl_context
 from pyproducer.producer.config import ProducerConfig
-from pyproducer.producer.config.effective import EffectiveConfig, GivenSettings, Need, effective, read_given
+from pyproducer.producer.config.effective import (
+    EffectiveConfig,
+    GivenSettings,
+    Need,
+    effective,
+    is_java_name,
+    read_given,
+)
 from pyproducer.producer.config.producer_config import classes_of, is_named_by_user
 
 REFUSED = 1
@@ -55,12 +63,15 @@ class _Warnings(logging.Handler):
 @click.option("--property", "overrides", multiple=True, metavar="KEY=VALUE", callback=_pairs,
               help="A setting that stands above the file's; may be given several times.")
 @click.option("--given", "is_given_only", is_flag=True, help="Leave out what has its default.")
+@click.option("--load", "loads", is_flag=True, help="Import the classes and functions of your own that the file names; "
+              "importing runs their code.")
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
-def config(file: str, overrides: dict[str, str], is_given_only: bool, is_json: bool) -> None:
+def config(file: str, overrides: dict[str, str], is_given_only: bool, loads: bool, is_json: bool) -> None:
     """Say what a producer makes of a client.properties FILE, without connecting to anything.
 
     Each setting has its value and where that comes from: the default, a line of the file, a provider of variables, or
     other settings. Secrets are hidden. Then come settings that have no effect, and why, and what is needed besides.
+    Nothing that the file names is imported, unless --load asks for it.
 
     Exit status: 0, or 1 where the settings are refused or something they need is not there.
     """
@@ -69,7 +80,7 @@ def config(file: str, overrides: dict[str, str], is_given_only: bool, is_json: b
     root.addHandler(warnings)
     root.propagate = False
     try:
-        found, refusal = _read(file, overrides)
+        found, refusal = _read(file, overrides, loads=loads)
     finally:
         root.propagate = True
         root.removeHandler(warnings)
@@ -83,38 +94,68 @@ def config(file: str, overrides: dict[str, str], is_given_only: bool, is_json: b
     sys.exit(REFUSED if refusal or missing else 0)
 
 
-def _read(file: str, overrides: dict[str, str]) -> tuple[EffectiveConfig | None, dict[str, str] | None]:
+def _read(file: str, overrides: dict[str, str], *,
+          loads: bool) -> tuple[EffectiveConfig | None, dict[str, str] | None]:
     """Return what the settings come to, and why they are refused: one of them, or both where only files are wrong."""
     given = GivenSettings({}, {})
     found = None
     try:
         given = read_given(file, overrides)
-        settings = ProducerConfig(given.props)
+        settings = ProducerConfig(given.props, load=import_object if loads else _refuse_to_load)
         found = effective(settings, given.origins)
+        if not loads:
+            found = found._replace(needs=(*found.needs, *_not_loaded(settings)))
         if all(need.is_there is not False for need in found.needs):
             with settings.hiding_answers():
-                _try_to_load(settings)
+                _try_to_load(settings, loads=loads)
     except ConfigError as error:
+        if error.others:
+            error = error.in_place(lambda key: given.origins.get(key, ""))
+            return found, {"key": error.key, "place": "", "why": str(error)}
         return found, {"key": error.key, "place": given.origins.get(error.key, ""), "why": str(error)}
     except OSError as error:
         return found, {"key": "", "place": "", "why": f"{error.strerror or error}: {error.filename or file}"}
     return found, None
 
 
-def _try_to_load(settings: ProducerConfig) -> None:
-    """Load the stores and the classes that the settings name, and make the login.
+_OF_LOGINS = ("sasl.client.callback.handler.class", "sasl.login.callback.handler.class",
+              "sasl.oauthbearer.jwt.retriever.class", "sasl.oauthbearer.jwt.validator.class",
+              "pyproducer.oauth.token.provider")
+
+
+def _refuse_to_load(key: str, name: str) -> object:
+    raise ConfigError(key, name, "it is a class of your own, whose module is imported only with --load: that runs its "
+                                 "code")
+
+
+def _is_own(value: object) -> bool:
+    """Whether it is the name of something of the user's, and not of Java's."""
+    return isinstance(value, str) and is_named_by_user(value) and not is_java_name(value)
+
+
+def _not_loaded(settings: ProducerConfig) -> list[Need]:
+    """Return what the settings name that would have to be imported."""
+    named = [value for value in classes_of(settings) if _is_own(value)]
+    if settings.security_protocol.startswith("SASL_"):
+        named += [settings[key] for key in _OF_LOGINS if _is_own(settings[key])]
+    return [Need(f"{shown(name)}, which was not imported: --load does", None) for name in named]
+
+
+def _try_to_load(settings: ProducerConfig, *, loads: bool) -> None:
+    """Load the stores and make the login; load the classes that the settings name, where that is asked for.
 
     Raises:
         ConfigError: One cannot be loaded.
     """
     for value in classes_of(settings):
-        if isinstance(value, str) and is_named_by_user(value):
+        if loads and isinstance(value, str) and is_named_by_user(value):
             import_object("interceptor.classes", value)
     if settings.security_protocol in ("SSL", "SASL_SSL"):
         build_client_ssl_context(settings)
-    login = login_for(settings)
-    if login is not None:
-        login.close()  # it was not started
+    if loads or not any(_is_own(settings[key]) for key in _OF_LOGINS):
+        login = login_for(settings)
+        if login is not None:
+            login.close()  # it was not started
 
 
 def _json(file: str, found: EffectiveConfig | None, warnings: list[str], refusal: dict[str, str] | None) -> str:

@@ -1,6 +1,6 @@
 """python -m pyproducer COMMAND: all commands.
 
-Road:    __main__ -> [commands] -> broker_command.py, config_command.py, doctor_command.py
+Road:    __main__ -> [commands] -> *_command.py
 Thread:  the main thread.
 Source:  ours.
 """
@@ -16,6 +16,10 @@ from pyproducer import IMPL, __version__
 from pyproducer.cli.broker_command import broker
 from pyproducer.cli.config_command import config
 from pyproducer.cli.doctor_command import doctor
+from pyproducer.cli.perf_command import perf
+from pyproducer.cli.send_command import send
+from pyproducer.cli.txn_command import txn
+from pyproducer.cli.why_command import why
 from pyproducer.common.errors import ConfigError
 from pyproducer.hotpath import REFUSAL
 from pyproducer.record import checksum
@@ -24,7 +28,12 @@ from pyproducer.record.compression import PACKAGES, package_for
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """A Kafka producer for Python, and an embedded broker."""
+    r"""A Kafka producer for Python, and an embedded broker.
+
+    \b
+    Completion of commands and options, for bash (zsh and fish alike):
+      eval "$(_PYPRODUCER_COMPLETE=bash_source pyproducer)"
+    """
 
 
 @main.command()
@@ -52,3 +61,7 @@ def _with_version(package: str) -> str:
 main.add_command(broker)
 main.add_command(config)
 main.add_command(doctor)
+main.add_command(perf)
+main.add_command(send)
+main.add_command(txn)
+main.add_command(why)

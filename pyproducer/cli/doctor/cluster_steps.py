@@ -22,10 +22,10 @@ from pyproducer.protocol.apis import ApiKeys
 if TYPE_CHECKING:
     from pyproducer.cli.doctor.reach import Reach
     from pyproducer.cli.doctor.report import Report
+    from pyproducer.client.blocking_client import BlockingClient, Connection
     from pyproducer.common.clock import Clock
     from pyproducer.producer.config import ProducerConfig
     from pyproducer.protocol.schema import Struct
-    from pyproducer.testing.blocking_client import BlockingClient, Connection
 
 METADATA, ADVERTISED, CLOCK, TOPIC, PARTITIONS, AUTHORIZATION, QUOTA = (
     "metadata", "advertised", "clock", "topic", "partitions", "authorization", "quota")

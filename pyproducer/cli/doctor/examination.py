@@ -27,14 +27,14 @@ from pyproducer.cli.doctor.cluster_steps import (
 from pyproducer.cli.doctor.reach import SASL, Reach
 from pyproducer.cli.doctor.report import Report, Status
 from pyproducer.cli.doctor.round_trip import ROUND_TRIP, ask_only, write_one
+from pyproducer.client.blocking_client import BlockingClient, login_of
 from pyproducer.common.errors import ConfigError, KafkaError
 from pyproducer.network.channel_builder import client_channel_builder
 from pyproducer.producer.config import ProducerConfig
-from pyproducer.testing.blocking_client import BlockingClient, login_of
 
 if TYPE_CHECKING:
+    from pyproducer.client.blocking_client import Connection
     from pyproducer.common.clock import Clock
-    from pyproducer.testing.blocking_client import Connection
 
 SETTINGS = "settings"
 _BEHIND_METADATA = (ADVERTISED, CLOCK, TOPIC, PARTITIONS, AUTHORIZATION, QUOTA, ROUND_TRIP)

@@ -26,10 +26,10 @@ from pyproducer.protocol.apis import ApiKeys
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyproducer.client.blocking_client import BlockingClient, Connection
     from pyproducer.client.resolver import ResolvedAddress
     from pyproducer.common.clock import Clock
     from pyproducer.producer.config import ProducerConfig
-    from pyproducer.testing.blocking_client import BlockingClient, Connection
 
 NAMES, TCP, TLS_STEP, SASL, API_VERSIONS = "names", "TCP", "TLS", "SASL", "ApiVersions"
 _DAY_S = 24 * 60 * 60

@@ -20,9 +20,9 @@ from pyproducer.protocol.apis import ApiKeys
 
 if TYPE_CHECKING:
     from pyproducer.cli.doctor.report import Report
+    from pyproducer.client.blocking_client import BlockingClient, Connection
     from pyproducer.common.clock import Clock
     from pyproducer.producer.config import ProducerConfig
-    from pyproducer.testing.blocking_client import BlockingClient, Connection
 
 ROUND_TRIP = "round trip"
 _PINGS = 5

@@ -91,3 +91,16 @@ def test_help_when_asked_for_then_it_names_the_commands() -> None:
     assert result.exit_code == 0
     assert "broker" in result.output
     assert "version" in result.output
+
+
+def test_salvage_when_it_is_asked_for_then_the_broker_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str | None] = []
+
+    def note(settings: dict[str, str], *_: object) -> dict[str, object]:
+        asked.append(settings.get("salvage.damaged.logs"))
+        raise ConfigError("nothing", "", "is to start")
+
+    monkeypatch.setattr(broker_command, "cluster_settings", note)
+    for arguments in ([], ["--salvage"]):
+        assert CliRunner().invoke(main, ["broker", *arguments]).exit_code == 2
+    assert asked == [None, "true"]

@@ -10,7 +10,6 @@ from click.testing import CliRunner, Result
 
 from pyproducer.cli.main import main
 from pyproducer.producer.config import CONFIG_TABLE
-from pyproducer.producer.config.effective import NOT_YET
 from tests.support.secret_hunt import SecretHunt
 
 PACKAGE = Path(__file__).resolve().parents[3] / "pyproducer"
@@ -103,15 +102,15 @@ def test_settings_when_defaults_are_not_left_out_then_all_of_the_table_is_there(
 
 
 def test_settings_without_effect_when_given_then_each_says_why(run) -> None:
-    answer = json.loads(run(TEXT + "ssl.provider=x\nsasl.login.refresh.window.factor=0.9\nenable.metrics.push=false\n"
-                            "partitioner.ignore.keys=true\ntransaction.timeout.ms=5\nbootstrap.controllers=c:1\n",
+    answer = json.loads(run(TEXT + "ssl.provider=x\nsasl.login.refresh.window.factor=0.9\n"
+                            "metrics.recording.level=DEBUG\npartitioner.ignore.keys=true\ntransaction.timeout.ms=5\nbootstrap.controllers=c:1\n",
                             "--json").stdout)
     assert {row["key"]: (row["origin"], row["why"]) for row in answer["no_effect"]} == {
         "bootstrap.controllers": ("line 21", "an admin client's setting"),
         "compression.gzip.level": ("line 14", "compression.type = none does not use it"),
         "config.providers.file.class": ("line 9", "config.providers does not name it"),
-        "enable.metrics.push": ("line 18", "nothing reads it in this version"),
         "group.id": ("line 12", "a consumer's setting"),
+        "metrics.recording.level": ("line 18", "nothing here could act on it"),
         "partitioner.ignore.keys": ("line 19", "only partitioner.class = UniformStickyPartitioner uses it"),
         "sasl.login.refresh.window.factor": ("line 17", "sasl.mechanism = PLAIN does not use it"),
         "schema.registry.basic.auth.user.info": (
@@ -128,13 +127,51 @@ def test_settings_without_effect_when_given_then_each_says_why(run) -> None:
     (TEXT.replace("KAFKA_SECRET", "KAFKA_ABSENT"), "line 5: Invalid value '${env:KAFKA_ABSENT}' for configuration"),
     (TEXT.replace(";\n", "\n"), "line 5: Invalid value '[hidden]' for configuration sasl.jaas.config"),
     ("a=\\u12\n", "cannot be read as Java properties: line 1"),
-    ("bootstrap.servers=b:1\nkey.serializer=no_such_module:X\n", "cannot be imported"),
 ])
 def test_file_when_it_is_refused_then_the_line_the_reason_and_status_1(run, text: str, words: str) -> None:
     result = run(text)
     assert result.exit_code == 1
     assert words in result.stderr
     assert words.rpartition(": ")[2] in json.loads(run(text, "--json").stdout)["refused"]["why"]
+
+
+OWN = """bootstrap.servers=b:1
+interceptor.classes=imported_by_config:X
+security.protocol=SASL_SSL
+sasl.mechanism=OAUTHBEARER
+sasl.login.callback.handler.class=imported_by_config:tokens
+zzz=a key of its own
+"""
+
+
+def test_classes_when_the_file_names_some_then_they_are_imported_only_where_that_is_asked_for(
+        run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`config FILE`, which says that it connects to nothing, ran the code of a module beside it."""
+    (tmp_path / "imported_by_config.py").write_text(
+        "class X:\n    def configure(self, props): pass\ndef tokens(): pass\n"
+        f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    result = run(OWN)
+    assert result.exit_code == 0, result.stderr
+    assert "imported_by_config:X, which was not imported: --load does" in result.stdout
+    assert "imported_by_config:tokens, which was not imported" in result.stdout
+    assert not (tmp_path / "ran").exists()
+    assert run(OWN, "--load").exit_code == 0
+    assert (tmp_path / "ran").exists()
+    result = run("bootstrap.servers=b:1\nkey.serializer=no_such_module:X\n", "--load")
+    assert result.exit_code == 1
+    assert "cannot be imported" in result.stderr
+    result = run("bootstrap.servers=${p:x:y}\nconfig.providers=p\nconfig.providers.p.class=imported_by_config:X\n")
+    assert result.exit_code == 1
+    assert "only with --load" in " ".join(result.stderr.split())
+
+
+def test_file_when_several_settings_are_wrong_then_each_has_its_line(run) -> None:
+    result = run("bootstrap.servers=b\nlinger.mss=5\nacks=7\n")
+    assert result.exit_code == 1
+    assert "3 settings are wrong:\n  line 2: Invalid value '5' for configuration linger.mss" in result.stderr
+    assert "\n  line 3: Invalid value '7' for configuration acks" in result.stderr
+    assert "\n  line 1: Invalid value 'b' for configuration bootstrap.servers" in result.stderr
 
 
 def test_needs_when_something_is_missing_then_status_1(run) -> None:
@@ -148,10 +185,3 @@ def test_command_line_when_it_makes_no_sense_then_status_2_and_no_secret(run) ->
     assert result.exit_code == 2
     assert "it must be KEY=VALUE" in result.stderr
     assert CliRunner().invoke(main, ["config", "/nowhere/client.properties"]).exit_code == 2
-
-
-def test_settings_that_nothing_reads_when_looked_for_then_nothing_reads_them() -> None:
-    texts = [path.read_text() for path in PACKAGE.rglob("*.py") if "/producer/config/" not in str(path)
-             and "/broker/" not in str(path)]
-    for key in NOT_YET:
-        assert not any(f"config.{CONFIG_TABLE[key].attribute}" in text or f'config["{key}"]' in text for text in texts)

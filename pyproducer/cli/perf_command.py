@@ -1,0 +1,118 @@
+"""`pyproducer perf`: how many records a second go through, and how long each takes.
+
+Road:    command line -> [perf] -> KafkaProducer
+Thread:  the main thread; the callback of each record on the producer's.
+Source:  Apache Kafka's kafka-producer-perf-test.sh (4.1): --num-records, --record-size, --throughput.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+import click
+
+from pyproducer.cli.client_settings import INTERRUPTED, client_options, make_producer, settings_of
+from pyproducer.cli.progress import Progress
+from pyproducer.common.errors import KafkaError
+from pyproducer.hotpath import Histogram
+from pyproducer.observe.window import ENDS, Distribution
+
+_PERCENTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999))
+_CHART_WIDTH = 40
+_DISTINCT = 1024
+"""So many values are sent by turns; one alone would be compressed to nothing."""
+
+
+@click.command()
+@client_options
+@click.argument("topic")
+@click.option("--records", "count", type=click.IntRange(min=1), default=1_000_000, show_default=True,
+              help="How many records are sent.")
+@click.option("--record-size", type=click.IntRange(min=1), default=100, show_default=True, help="Bytes of a value.")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Records a second; as fast as it goes, else.")
+@click.option("--why", "says_why", is_flag=True, help="Say where the records' time went, and what to change.")
+def perf(topic: str, bootstrap_server: str | None, config_file: str | None, properties: dict[str, str], count: int,
+         record_size: int, rate: float | None, says_why: bool) -> None:
+    r"""Send records to TOPIC, and print how many went through and how long each took.
+
+    \b
+    Example:
+      pyproducer perf -b localhost:9092 --records 100000 --rate 5000 --why orders
+    """
+    settings = settings_of(bootstrap_server, config_file, properties, **{"client.id": "pyproducer-perf"})
+    producer = make_producer(settings)
+    values = [os.urandom(record_size) for _ in range(min(_DISTINCT, count))]
+    latency_us, failed = Histogram(), [0]
+    clock = time.perf_counter_ns
+
+    def told(begin_ns: int) -> Any:
+        def tell(_metadata: object, error: KafkaError | None) -> None:
+            if error is None:
+                latency_us.add((clock() - begin_ns) // 1000)
+            else:
+                failed[0] += 1
+        return tell
+
+    progress, interrupted, sent = Progress(), False, 0
+    began_ns = clock()
+    why = None
+    try:
+        for sent in range(1, count + 1):
+            if rate is not None:
+                ahead_s = sent / rate - (clock() - began_ns) / 1e9
+                if ahead_s > 0.001:
+                    time.sleep(ahead_s)
+            producer.send(topic, values[sent % len(values)], on_completion=told(clock()))
+            if not sent & 0xFF:
+                progress.step(sent, count)
+        producer.flush()
+    except KeyboardInterrupt:
+        interrupted = True
+    took_s = (clock() - began_ns) / 1e9
+    if says_why:
+        why = producer.why(last=took_s + 1)
+    try:
+        producer.close(0 if interrupted else None)
+    except KeyboardInterrupt:
+        producer.close(0)
+    progress.end()
+    _print(Distribution.of(latency_us), failed[0], took_s, record_size, interrupted=interrupted)
+    if why is not None:
+        click.echo(f"\n{why}")
+    sys.exit(INTERRUPTED if interrupted else 1 if failed[0] else 0)
+
+
+def _print(latency_us: Distribution, failed: int, took_s: float, record_size: int, *, interrupted: bool) -> None:
+    stored = latency_us.number
+    click.echo(f"{'interrupted: ' if interrupted else ''}{stored:,} records of {record_size} bytes stored, {failed:,} "
+               f"failed, in {took_s:.2f} s: {stored / took_s:,.0f} records and "
+               f"{stored * record_size / took_s / 1e6:,.1f} MB a second")
+    if not stored:
+        return
+    click.echo("latency, ms: " + ", ".join(
+        f"{name} {latency_us.quantile(share) / 1000:.2f}" for name, share in _PERCENTILES)
+        + f", mean {latency_us.mean / 1000:.2f}, longest {latency_us.peak / 1000:.2f}")
+    for line in _chart(latency_us):
+        click.echo(line)
+
+
+def _chart(latency_us: Distribution) -> list[str]:
+    """Draw how many records took how long; each line is twice as long a time as the one above."""
+    found: list[tuple[int, int]] = []
+    bound = 125
+    seen = index = 0
+    while seen < latency_us.number:
+        here = 0
+        while index < len(ENDS) and (ENDS[index] <= bound or bound > ENDS[-1]):
+            here += latency_us.counts[index]
+            index += 1
+        seen += here
+        if here or found:
+            found.append((bound, here))
+        bound *= 2
+    most = max(here for _, here in found)
+    return [f"  to {bound / 1000:>9,.3f} ms {'#' * max(1, round(_CHART_WIDTH * here / most)) if here else '':<40} "
+            f"{here:,}".rstrip() for bound, here in found]

@@ -1,0 +1,178 @@
+"""Lines of a stream to records: plain, with a key and headers before a separator, JSON, CSV.
+
+Road:    standard input -> [records] -> send
+Thread:  the main thread.
+Source:  Apache Kafka's console producer: parse.key, key.separator, parse.headers, headers.delimiter, null.marker (4.1).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, NamedTuple
+
+_READ_BYTES = 1 << 20
+
+
+class LineError(ValueError):
+    """A line makes no record; `line` is it, `number` counts from 1."""
+
+    def __init__(self, number: int, line: bytes, why: str) -> None:
+        super().__init__(f"line {number}: {why}")
+        self.number = number
+        self.line = line
+
+
+class Record(NamedTuple):
+    """What becomes of one line; `line` is kept for the file of failed ones."""
+
+    number: int
+    line: bytes
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]] | None
+
+
+class Format(NamedTuple):
+    """How lines are read.
+
+    Attributes:
+        kind: "lines", "json" (an object with key, value, headers) or "csv".
+        key_separator: What stands between key and value; None where there are no keys.
+        headers_separator: What stands behind the headers, which are `name:value` with commas; None without headers.
+        null_marker: What stands for no value.
+        key_field: Of JSON and CSV: the field that is the key. Of JSON without it, the whole object is the value.
+        value_field: ... and the value; None for all of them, as JSON.
+    """
+
+    kind: str = "lines"
+    key_separator: bytes | None = None
+    headers_separator: bytes | None = None
+    null_marker: bytes | None = None
+    key_field: str | None = None
+    value_field: str | None = None
+
+
+def lines_of(stream: BinaryIO) -> Iterator[list[bytes]]:
+    """Yield the lines of a stream without their ends, as many at a time as came together: a terminal's each alone."""
+    rest = b""
+    read = getattr(stream, "read1", stream.read)
+    while chunk := read(_READ_BYTES):
+        lines = (rest + chunk).split(b"\n")
+        rest = lines.pop()
+        if b"\r" in chunk:
+            lines = [line.removesuffix(b"\r") for line in lines]
+        if lines:
+            yield lines
+    if rest:
+        yield [rest]
+
+
+def records_of(chunks: Iterable[list[bytes]], form: Format) -> Iterator[Record | LineError]:
+    """Yield a record for each line, or why there is none."""
+    if form.kind == "csv":
+        yield from _csv(chunks, form)
+        return
+    read = _json if form.kind == "json" else _line
+    number = 0
+    for lines in chunks:
+        for line in lines:
+            number += 1
+            try:
+                yield read(number, line, form)
+            except LineError as error:
+                yield error
+
+
+def _line(number: int, line: bytes, form: Format) -> Record:
+    rest, headers, key = line, None, None
+    if form.headers_separator is not None:
+        text, found, rest = rest.partition(form.headers_separator)
+        if not found:
+            raise LineError(number, line, f"it has no {form.headers_separator!r} behind its headers")
+        headers = _headers(number, line, text)
+    if form.key_separator is not None:
+        key, found, rest = rest.partition(form.key_separator)
+        if not found:
+            raise LineError(number, line, f"it has no {form.key_separator!r} between key and value")
+    marker = form.null_marker
+    return Record(number, line, None if marker is not None and key == marker else key,
+                  None if marker is not None and rest == marker else rest, headers)
+
+
+def _headers(number: int, line: bytes, text: bytes) -> list[tuple[str, bytes | None]]:
+    found: list[tuple[str, bytes | None]] = []
+    for pair in text.split(b",") if text else ():
+        name, colon, value = pair.partition(b":")
+        if not colon:
+            raise LineError(number, line, f"the header {pair!r} is not name:value")
+        try:
+            found.append((name.decode(), value))
+        except UnicodeDecodeError as error:
+            raise LineError(number, line, f"the header's name {name!r} is no UTF-8") from error
+    return found
+
+
+def _json(number: int, line: bytes, form: Format) -> Record:
+    try:
+        read = json.loads(line)
+    except ValueError as error:
+        raise LineError(number, line, f"it is no JSON: {error}") from error
+    if form.key_field is not None or form.value_field is not None:
+        return _of_fields(number, line, read, form)
+    if not isinstance(read, dict) or not {"value", "key", "headers"} & read.keys():
+        raise LineError(number, line, 'it has none of "key", "value" and "headers"; for a line that is the value '
+                        "itself leave --format json out, or name --key-field")
+    headers = read.get("headers")
+    if headers is not None and not isinstance(headers, dict):
+        raise LineError(number, line, '"headers" is no object')
+    return Record(number, line, _bytes(read.get("key")), _bytes(read.get("value")),
+                  None if headers is None else [(str(name), _bytes(value)) for name, value in headers.items()])
+
+
+def _of_fields(number: int, line: bytes, read: object, form: Format) -> Record:
+    if not isinstance(read, dict):
+        raise LineError(number, line, "it is no object")
+    for field in (form.key_field, form.value_field):
+        if field is not None and field not in read:
+            raise LineError(number, line, f"it has no field {field!r}")
+    key = None if form.key_field is None else _bytes(read[form.key_field])
+    value = line if form.value_field is None else _bytes(read[form.value_field])
+    return Record(number, line, key, value, None)
+
+
+def _bytes(value: object) -> bytes | None:
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else json.dumps(value, separators=(",", ":")).encode()
+
+
+def _csv(chunks: Iterable[list[bytes]], form: Format) -> Iterator[Record | LineError]:
+    """The first line has the names; a value in quotes may hold line ends."""
+    texts = (line.decode("utf-8-sig" if not index else "utf-8", errors="surrogateescape") + "\n"
+             for index, line in enumerate(line for lines in chunks for line in lines))
+    rows = csv.reader(texts)
+    names = next(rows, None)
+    if names is None:
+        return
+    for number, row in enumerate(rows, 2):
+        line = _csv_line(row)
+        if len(row) != len(names):
+            yield LineError(number, line, f"it has {len(row)} values, and there are {len(names)} names")
+            continue
+        fields = dict(zip(names, row, strict=True))
+        missing = [field for field in (form.key_field, form.value_field) if field is not None and field not in fields]
+        if missing:
+            yield LineError(number, line, f"there is no column {missing[0]!r}")
+            continue
+        value = fields if form.value_field is None else fields[form.value_field]
+        yield Record(number, line, None if form.key_field is None else _bytes(fields[form.key_field]), _bytes(value),
+                     None)
+
+
+def _csv_line(row: list[str]) -> bytes:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="").writerow(row)
+    return out.getvalue().encode("utf-8", errors="surrogateescape")

@@ -1,0 +1,170 @@
+"""`python -m pyproducer txn list|describe|abort`: who has a transaction open, and what to do about it.
+
+An open transaction holds up every reader of committed records in its partitions. Its coordinator aborts it after
+transaction.timeout.ms; `abort` does so now.
+
+Exit status: 0; 1 where a broker refuses or does not answer; 2 for a wrong command.
+
+Road:    command line -> [txn] -> client/coordinator_client.py
+Thread:  the main thread.
+Source:  ours; Kafka's kafka-transactions.sh.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from typing import Any
+
+import click
+
+from pyproducer.client.blocking_client import BlockingClient, login_of
+from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest, TransactionDescription
+from pyproducer.common.clock import SystemClock
+from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import ConfigError, KafkaError
+from pyproducer.common.printable import printable
+from pyproducer.common.settings.properties import read_properties
+from pyproducer.network.channel_builder import client_channel_builder
+from pyproducer.producer.config import ProducerConfig
+
+STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+_REFUSED = 1
+
+
+@click.group()
+def txn() -> None:
+    """Look at transactions, and abort one that nobody ends."""
+
+
+def _with_client(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say which cluster, and a client of it as its first argument."""
+    @click.option("--bootstrap-server", "servers", metavar="HOST:PORT[,...]",
+                  help="Where to begin; stands above bootstrap.servers of --config.")
+    @click.option("--config", "path", metavar="FILE", type=click.Path(dir_okay=False),
+                  help="The producer's settings, a Java .properties file.")
+    @click.option("--property", "properties", multiple=True, metavar="KEY=VALUE",
+                  help="One more setting; may be given several times, and stands above the file's.")
+    @click.option("--timeout", "timeout_s", type=click.FloatRange(0.1, 86_400), default=30, show_default=True,
+                  help="Longest time for the whole, in seconds.")
+    @wraps(command)
+    def run(servers: str | None, path: str | None, properties: Sequence[str], timeout_s: float, **arguments: Any
+            ) -> None:
+        props = _props(servers, path, properties)
+        try:
+            with _client(ProducerConfig(props), timeout_s) as client:
+                command(client, **arguments)
+        except ConfigError as error:
+            raise click.UsageError(str(error)) from error
+        except KafkaError as error:
+            click.echo(f"{error}", err=True)
+            sys.exit(_REFUSED)
+    return run
+
+
+def _props(servers: str | None, path: str | None, properties: Sequence[str]) -> dict[str, object]:
+    props: dict[str, object] = {}
+    try:
+        if path is not None:
+            props.update(read_properties(path))
+    except (OSError, ConfigError) as error:
+        raise click.BadParameter(f"it cannot be read: {error}", param_hint="--config") from error
+    for text in properties:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter("it must be KEY=VALUE", param_hint="--property")
+        props[key.strip()] = value.strip()
+    if servers is not None:
+        props["bootstrap.servers"] = servers
+    if "bootstrap.servers" not in props:
+        raise click.UsageError("give --bootstrap-server, or --config with bootstrap.servers")
+    return props
+
+
+@contextlib.contextmanager
+def _client(config: ProducerConfig, timeout_s: float) -> Iterator[CoordinatorClient]:
+    clock = SystemClock()
+    with login_of(config, timeout_s) as login, BlockingClient(
+            client_channel_builder(config, login), client_id=config.client_id, timeout_s=timeout_s, clock=clock,
+            send_buffer_bytes=config.send_buffer_bytes, receive_buffer_bytes=config.receive_buffer_bytes) as client:
+        yield CoordinatorClient(client, config.bootstrap_servers, timeout_s=timeout_s, clock=clock)
+
+
+@txn.command("list")
+@_with_client
+@click.option("--state", "states", multiple=True, type=click.Choice(STATES),
+              help="Only ids in this state; may be given several times.")
+@click.option("--pattern", metavar="REGEX", help="Only ids that this regular expression matches as a whole.")
+@click.option("--json", "is_json", is_flag=True, help="Print JSON.")
+def list_command(client: CoordinatorClient, states: Sequence[str], pattern: str | None, is_json: bool) -> None:
+    """List the transactional ids that the brokers know, with their producer ids, states and coordinators."""
+    rows = client.list_transactions(states=states, pattern=pattern)
+    if is_json:
+        click.echo(json.dumps([row._asdict() for row in rows], indent=2))
+        return
+    for row in rows:
+        click.echo(f"{printable(row.transactional_id)}  {row.state}  producer id {row.producer_id}  "
+                   f"coordinator {row.node_id}")
+
+
+@txn.command()
+@_with_client
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option("--json", "is_json", is_flag=True, help="Print JSON.")
+def describe(client: CoordinatorClient, ids: Sequence[str], is_json: bool) -> None:
+    """Say what the coordinators know of transactional ids: state, producer, time, partitions."""
+    found = client.describe_transactions(ids)
+    if is_json:
+        click.echo(json.dumps([_as_json(each) for each in found], indent=2))
+    else:
+        for each in found:
+            click.echo(_text(each))
+    if any(each.error_code for each in found):
+        sys.exit(_REFUSED)
+
+
+@txn.command()
+@_with_client
+@click.argument("transactional_id", metavar="ID")
+@click.option("--fence", "fences", is_flag=True, help="Fence the producer, too: it can only be closed then.")
+def abort(client: CoordinatorClient, transactional_id: str, fences: bool) -> None:
+    """Abort the open transaction of a transactional id.
+
+    Its producer, if it lives, learns of that at its next request. Nothing is done where none is open, but for --fence.
+    """
+    (found,) = client.describe_transactions([transactional_id])
+    if found.error_code:
+        click.echo(_text(found), err=True)
+        sys.exit(_REFUSED)
+    if fences:
+        fenced = client.init_producer_id(transactional_id, max(found.timeout_ms, 1))
+        click.echo(f"{printable(transactional_id)}: the producer is fenced, and its transaction aborted; the epoch is "
+                   f"{fenced.epoch} now")
+        return
+    if found.state != "Ongoing":
+        click.echo(f"{printable(transactional_id)}: no transaction is open ({found.state})")
+        return
+    (code,) = client.end_transactions([EndRequest(transactional_id, found.producer_id, found.epoch, False)])
+    if code:
+        click.echo(f"{printable(transactional_id)}: it was not aborted: {ErrorCode.of(code).name}. It ended meanwhile, "
+                   "or another producer has the id", err=True)
+        sys.exit(_REFUSED)
+    click.echo(f"{printable(transactional_id)}: its transaction is aborted")
+
+
+def _as_json(each: TransactionDescription) -> dict[str, Any]:
+    return {**each._asdict(), "partitions": [str(place) for place in each.partitions],
+            "error": ErrorCode.of(each.error_code).name if each.error_code else None}
+
+
+def _text(each: TransactionDescription) -> str:
+    name = printable(each.transactional_id)
+    if each.error_code:
+        return f"{name}: {ErrorCode.of(each.error_code).name}: {ErrorCode.of(each.error_code).sentence}"
+    since = "" if each.start_ms < 0 else f", open since {each.start_ms} ms of the epoch"
+    places = ", ".join(map(str, each.partitions))
+    return (f"{name}: {each.state}, producer id {each.producer_id}, epoch {each.epoch}, transaction.timeout.ms "
+            f"{each.timeout_ms}{since}{f': {places}' if places else ''}")
