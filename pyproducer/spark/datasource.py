@@ -28,7 +28,7 @@ from pyspark.sql.datasource import (
 )
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.spark.said import say
+from pyproducer.spark.driver_log import say
 from pyproducer.spark.schema import check_schema
 from pyproducer.spark.settings import SinkSettings
 from pyproducer.spark.sink import KafkaSink

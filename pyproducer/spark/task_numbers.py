@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pyproducer.common.clock import Clock, SystemClock
+from pyproducer.spark.driver_log import say
 from pyproducer.spark.row_producer import RowProducer
-from pyproducer.spark.said import say
 
 PROGRESS_MS = 30_000
 """Who waits for a long task or write hears of it so often: rarely enough for a log, often enough to see it move."""

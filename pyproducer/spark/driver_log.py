@@ -1,6 +1,6 @@
 """Lines that an operator is to see, also out of the processes that Spark starts, where nobody set logging up.
 
-Road:    datasource, task numbers -> [said] -> log, or stderr: Spark keeps it with the driver's or the executor's
+Road:    datasource, task numbers -> [driver log] -> log, or stderr: Spark keeps it with the driver's or the executor's
 Thread:  any.
 Source:  ours.
 """
