@@ -15,12 +15,15 @@ from tests.simulation.model_log import NO_LEADER
 from tests.simulation.model_sasl import SASL_AUTHENTICATION_FAILED
 from tests.simulation.plan import Parameters
 
+BLAME = "simulated: this one"
+_INVALID_RECORD = 87
 _NOT_LEADER = 6
 _TOO_LARGE = 10
 _NO_ID_ERRORS = (14, 15, 16, 7, 51, -1, 41)
 _TOPIC_ERRORS = (3, 5, 5, 7, 29, -1)
 _PARTITION_ERRORS = (5, 9)
 _METADATA_ERRORS = (129, 129, -1, 7)
+_COORDINATOR_ERRORS = (14, 15, 16)
 _API_VERSIONS_ERRORS = (35, -1, 42)
 
 
@@ -50,6 +53,10 @@ class BrokerFaults(Interference):
         if odd is not None:
             return odd
         throttle_ms = int(chance.random() * 500) if faults.fires("throttle") else 0
+        faults.throttled_ms[node_id] += throttle_ms
+        if faults.fires("record_errors"):
+            return Verdict(error_code=_INVALID_RECORD, applies=False, throttle_ms=throttle_ms, message="simulated",
+                           record_errors=((int(chance.random() * 3), BLAME),))
         if faults.fires("error_before"):
             return Verdict(error_code=chance.choice(ERRORS_BEFORE), applies=False, throttle_ms=throttle_ms,
                            message="simulated", leader_hint=chance.random() < 0.5)
@@ -87,6 +94,17 @@ class BrokerFaults(Interference):
 
     def on_init_producer_id(self, node_id: int, now_ms: int) -> int | None:
         return self._chance.choice(_NO_ID_ERRORS) if self._faults.fires("no_id") else None
+
+    def on_coordinator(self, node_id: int, api_key: ApiKeys, now_ms: int) -> int | None:
+        faults, coordinators = self._faults, self.cluster.coordinators
+        coordinators.completion_ms = int(self._chance.random() * 300) if faults.fires("slow_completion") else 0
+        if faults.fires("coordinator_move"):
+            coordinators.move()
+        if faults.fires("other_producer"):
+            coordinators.fence(now_ms)
+        if faults.fires("coordinator_error"):
+            return self._chance.choice(_COORDINATOR_ERRORS)
+        return None
 
     def on_proof(self, node_id: int, now_ms: int) -> int | None:
         return SASL_AUTHENTICATION_FAILED if self._faults.fires("refuse_login") else None
@@ -126,7 +144,9 @@ class BrokerFaults(Interference):
             if kind < 0.3:
                 return ApiVersionsVerdict(error_code=chance.choice(_API_VERSIONS_ERRORS))
             if kind < 0.5:
-                return ApiVersionsVerdict(versions=versions, throttle_ms=int(chance.random() * 500))
+                throttle_ms = int(chance.random() * 500)
+                faults.throttled_ms[node_id] += throttle_ms
+                return ApiVersionsVerdict(versions=versions, throttle_ms=throttle_ms)
             lowest = 7 if self._parameters.props["compression.type"] == "zstd" else 3
             versions = self._versions(max(lowest, self._parameters.produce_version - int(chance.random() * 5)),
                                       max(4, self._parameters.metadata_version - int(chance.random() * 5)))

@@ -15,12 +15,25 @@
     rows              each has an outcome, and those of a partition have offsets in their order
     callbacks         once for each record that was accepted, and what they say is what the future says; in a partition
                       in the order in which the answers came, done callbacks, too
+    waits             with a limit end by it, not before it and hardly after it, and say `unknown`
+    causes            an error code that a record failed with was answered by a broker, for it or for all
+    failures          what flush() raises counts the records by outcome and by topic alike
+    leader epochs     never step back, in the eyes of a producer that knows topic ids
+    metrics           are not negative, and totals grow
     codec             one that fails costs no record: the batch goes as it is
     backoff           a batch is not sent again before retry.backoff.ms; where no time passes inside the client, since
                       the answer, else since it was sent
     memory            what is free of buffer.memory, and what is on its way, are not more than all of it, whenever the
                       application looks and at every third request (workload.py); at the end all of it is free
+    retries           a batch is sent once and `retries` times at most
     (patience.py)     not given up too early, and not too late
+    (error_facts.py)  errors name the API and the node that answered, the limit, what was tried and how it ended
+    (totals.py)       metrics and the lines of the log come to what happened, at the end
+    (log_watch.py)    each line at WARNING and above is known, and what it says is so
+    (manners.py)      why a connection ended is said in the words of what happened; and what else is seen of connections
+    (workload.py)     calls end within their limits; what futures say of themselves; who meets several futures
+    (forks.py)        a child process hears at once that the producer is of no use there
+    (circles.py)      nobody turns in a circle
 
 What no client could have known is excused record by record; see ledger.py. Lies of brokers are, too: who is told that
 a record is stored has done with it.
@@ -36,18 +49,22 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pyproducer import ProducerClosedError, ProducerDeadError
-from pyproducer.common.errors import NOT_SENT, REJECTED, UNKNOWN
+from pyproducer.common.errors import NOT_SENT, REJECTED, UNKNOWN, ApiError
+from pyproducer.protocol.apis import ApiKeys
 from tests.simulation.application import ADDED_IN_LOG, SimulatedFailure
 from tests.simulation.faults import Faults
 from tests.simulation.ledger import Append, Ledger, identities
 from tests.simulation.model_broker import ModelCluster
 from tests.simulation.model_topics import LogKey
+from tests.simulation.model_transactions import APIS as COORDINATORS
 from tests.simulation.patience import Patience
 from tests.simulation.plan import Parameters
-from tests.simulation.workload import IN_LOOP, Sent, Workload
+from tests.simulation.workload import IN_LOOP, OF_A_TRANSACTION, Sent, Workload
 
 _FATES = (NOT_SENT, REJECTED, UNKNOWN)
 BY_KEY = ("default", "uniform_sticky", "murmur2_random")
+# What these answer concerns more than one batch.
+_FOR_ALL = (ApiKeys.METADATA, ApiKeys.INIT_PRODUCER_ID, ApiKeys.SASL_AUTHENTICATE, *COORDINATORS)
 _POSITIVE = 0x7FFF_FFFF
 _SHORTEST = 0.8  # backoffs have a jitter of a fifth
 _LONGEST_BACKOFF_MS = 1000  # retry.backoff.max.ms
@@ -104,6 +121,11 @@ class Checker:
         for append in ledger.appends:
             for index, record in enumerate(identities(append.stored)):
                 self._places[record].append(Place(append, index))
+        self._codes: dict[bytes, set[int]] = defaultdict(set)
+        for handed in ledger.handed:
+            for batch, code in [*((taken.batch, taken.code or 0) for taken in handed.taken), *handed.strangers]:
+                for record in identities(batch):
+                    self._codes[record].add(code)
 
     def check(self) -> Counter[str]:
         """Check everything; return how many records had which fate."""
@@ -121,8 +143,7 @@ class Checker:
             self._check_order()
         elif self._parameters.props["max.in.flight.requests.per.connection"] == 1 and self._acks != "0":
             self._check_told_order()
-        self._checks["memory"] += self._workload.memory_looks
-        self._checks["memory held"] += self._workload.held_looks
+        self._checks.update(self._workload.judged)
         self._check_rows()
         self._check_callback_order("callback order", [
             (record, record.told_number, record.told_metadata) for record in self._workload.records
@@ -131,6 +152,7 @@ class Checker:
             (record, record.done_number, record.future.result(0)) for record in self._workload.records
             if record.done_number and record.future.exception(0) is None])
         self._check_backoff()
+        self._check_retries()
         self._checks["codec"] += self._faults.fired["codec_memory"]
         self._check_application()
         self._check_request_sizes()
@@ -259,6 +281,7 @@ class Checker:
             wrong.append(f"{record} failed with {error!r}, which says no outcome but {outcome!r}")
             return "failed"
         checks[f"told {outcome}"] += 1
+        self._check_cause(record, error)
         if self._is_heard(record):
             wrong.append(f"{record} failed with {error!r}, and before that an answer was read that it is stored")
         if isinstance(error.__cause__, MemoryError) and not isinstance(error, ProducerDeadError):
@@ -269,6 +292,21 @@ class Checker:
             wrong.append(f"{record} failed with {error!r}, outcome {outcome}, and nothing of any request with it was "
                          "written")
         return str(outcome)
+
+    def _check_cause(self, record: Sent, error: Any) -> None:
+        """An error code that a record failed with was answered: for a batch with it, or for what all need.
+
+        What is answered for one part of a batch that was split may decide the others, too.
+        """
+        if not isinstance(error, ApiError) or isinstance(error, OF_A_TRANSACTION):
+            return  # or because another record of its transaction failed
+        self._checks["error codes"] += 1
+        own = {record.value}.union(*self._ledger.mates.get(record.value, ()))
+        codes = {code for mate in own for code in self._codes[mate]}
+        if error.code not in codes and not any(
+                self._cluster.answered.get((api_key, error.code)) for api_key in _FOR_ALL):
+            self.wrong.append(f"{record} failed with {error!r}, code {error.code}, and no broker answered that: for it "
+                              f"and those that were with it {sorted(codes)}")
 
     def _is_given_up(self, record: Sent, error: Any) -> bool:
         """Whether the end of the producer came while a connection had the record's request, and wrote none of it.
@@ -427,6 +465,19 @@ class Checker:
                                           f"again after {handed.now_ms - before_ms} ms and {count} attempts, not "
                                           f"after {shortest_ms} ms")
                 attempts[key] = count + 1, handed.read_ms if is_exact and handed.read_ms else handed.now_ms
+
+    def _check_retries(self) -> None:
+        """A batch is not sent more often than once and `retries` times."""
+        retries = self._parameters.props.get("retries")
+        if retries is None:
+            return
+        attempts = Counter((identities(batch)[0], batch.count) for handed in self._ledger.handed
+                           for batch in self._ledger.batches_of(handed))
+        for (first, count), times in attempts.items():
+            self._checks["retries"] += times > 1
+            if times > retries + 1:
+                self.wrong.append(f"a batch of {count} records with {first.split(b' ')[0]!r} was sent {times} times, "
+                                  f"and retries is {retries}")
 
     def _check_application(self) -> None:
         application, powers, checks = self._workload.application, self._parameters.powers, self._checks

@@ -1,4 +1,4 @@
-"""Which moves of the producer's tables the seeds reached: batches, lives, connections; and which answers were given.
+"""Which moves the seeds reached in tables of batches, lives, connections and transactions; which answers were given.
 
 The tables are replaced by ones that look the same and remember what was asked of them.
 
@@ -13,6 +13,9 @@ from typing import Any
 
 from pyproducer.accumulator import batch_state, life
 from pyproducer.client import connection_states
+from pyproducer.transaction import transaction_state
+
+_TABLES: dict[str, Any] = {"connection": connection_states, "transaction": transaction_state}
 
 
 class _WatchedMoves:
@@ -37,15 +40,16 @@ class _WatchedMoves:
 class _WatchedTable(dict[Any, Any]):
     """A table of (state, event) -> state."""
 
+    name: str
     reached: Counter[str]
 
     def __getitem__(self, key: Any) -> Any:
-        self.reached[f"connection {key[0].name} + {key[1].name}"] += 1
+        self.reached[f"{self.name} {key[0].name} + {key[1].name}"] += 1
         return super().__getitem__(key)
 
     def get(self, key: Any, default: Any = None) -> Any:
         if key in self:
-            self.reached[f"connection {key[0].name} + {key[1].name}"] += 1
+            self.reached[f"{self.name} {key[0].name} + {key[1].name}"] += 1
         return super().get(key, default)
 
 
@@ -61,9 +65,10 @@ class Coverage:
             watched: Any = table
             for source, targets in list(watched.items()):
                 watched[source] = _WatchedMoves(name, source, targets, self.reached)
-        transitions = _WatchedTable(connection_states.TRANSITIONS)
-        transitions.reached = self.reached
-        connection_states.TRANSITIONS = transitions
+        for name, owner in _TABLES.items():
+            transitions = _WatchedTable(owner.TRANSITIONS)
+            transitions.name, transitions.reached = name, self.reached
+            owner.TRANSITIONS = transitions
 
 
 def all_moves() -> list[str]:
@@ -71,4 +76,5 @@ def all_moves() -> list[str]:
     moves = [f"{name} {source.name} > {target.name}" for name, table in (
         ("batch", batch_state._MOVES), ("life", life._MOVES)) for source, targets in table.items()
         for target in sorted(targets, key=lambda state: state.name)]
-    return moves + [f"connection {state.name} + {event.name}" for state, event in connection_states.TRANSITIONS]
+    return moves + [f"{name} {state.name} + {event.name}" for name, owner in _TABLES.items()
+                    for state, event in owner.TRANSITIONS]

@@ -10,8 +10,6 @@ A cancelled await neither loses nor doubles a record: its future is noted where 
 any. What an await returns or raises is what that future says. Threads that the producer starts for what blocks are the
 scheduler's.
 
-There are no sockets in it: what watches the sender's (sender/loop_watch.py) has no descriptor to watch here.
-
 Source:  ours.
 """
 
@@ -38,7 +36,7 @@ from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.producer.do_send import Postponed
 from tests.simulation.application import SimulatedFailure
 from tests.simulation.schedule import Scheduler
-from tests.simulation.workload import Sent, Workload
+from tests.simulation.workload import IN_LOOP, Sent, Workload
 
 _RECORD: ContextVar[Sent | None] = ContextVar("record", default=None)
 _ROWS: ContextVar[list[Sent] | None] = ContextVar("rows", default=None)
@@ -130,10 +128,10 @@ class NotingProducer(AsyncKafkaProducer[Any, Any]):
             self.withdrawn_count += is_withdrawn
         return self._noted(super()._refused(sent, why, is_withdrawn=is_withdrawn))
 
-    async def _on_thread(self, call: Callable[[], Any]) -> Any:
+    async def _on_thread(self, call: Callable[[], Any], *, binds: bool = True) -> Any:
         rows = _ROWS.get()
         if rows is None:
-            return await super()._on_thread(call)
+            return await super()._on_thread(call, binds=binds)
 
         def noting() -> Any:
             try:
@@ -146,7 +144,7 @@ class NotingProducer(AsyncKafkaProducer[Any, Any]):
                 record.future, record.row = future, row
             return future
 
-        return await super()._on_thread(noting)
+        return await super()._on_thread(noting, binds=binds)
 
 
 class AsyncCaller:
@@ -330,8 +328,7 @@ class AsyncCaller:
         except KafkaTimeoutError:
             return
         except DeliveryFailedError as error:
-            if not sum(error.failed.values()):
-                self._workload.complaints.append(f"await flush() raised {error!r}, which names no failure")
+            self._workload.look_at_failure(error, self._workload.producer_of(self._caller._number))
             return
         undone = [record for record in before if not record.future.done()]
         if undone:
@@ -346,6 +343,31 @@ class AsyncCaller:
             pass  # not known in time: no record is concerned
         if self._mine and self._mine[-1].future is not None:
             await self._hear(self._mine[-1])
+        await self._hear_another()
+
+    async def _hear_another(self) -> None:
+        """Await a future of another producer's, which knows of no loop: as what it is, or as one of concurrent.futures.
+        """
+        workload = self._workload
+        record = next((record for record in reversed(workload.records) if 0 <= record.caller < IN_LOOP
+                       and record.future is not None and not record.future.done()), None)
+        if record is None:
+            return
+        future = record.future
+        for other in workload.records:
+            other.may_be_seen = other.may_be_seen or other.future is future
+        is_wrapped = self._chance.random() < 0.5
+        try:
+            said: Any = await (asyncio.wrap_future(future) if is_wrapped else future)
+        except (KafkaError, SimulatedFailure) as error:
+            said = error
+        self._checks["await of another's"] += 1
+        error = future.exception(0)
+        # Rows that failed are raised by none but the wrapped one.
+        is_so = type(said) is type(error) if error is not None and (record.row is None or is_wrapped) else (
+            said == future.result(0))
+        if not future.done() or not is_so:
+            workload.complaints.append(f"await of the future of {record} said {said!r}, and it says {error!r}")
 
     async def _sleep(self) -> None:
         await asyncio.sleep(self._chance.random() * 0.05)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyproducer.common.errors import SchemaError
 from tests.simulation.plan import Parameters, Plan
 from tests.simulation.schedule import Scheduler, SimClock
 
@@ -38,7 +39,9 @@ _BASE = {
     "suspend": 0.01, "send_memory": 0.005, "codec_memory": 0.02, "refuse_login": 0.3,
     "forget_any": 0.12, "stale_hint": 0.1, "wrong_hint": 0.1, "omit_partition": 0.15, "extra_partition": 0.1,
     "false_success": 0.02, "omit_topic": 0.2, "hide_node": 0.2, "metadata_error": 0.2, "odd_versions": 0.3,
-    "add_partitions": 0.12, "fence": 0.08, "restart_replicas": 0.08,
+    "add_partitions": 0.12, "fence": 0.08, "restart_replicas": 0.08, "strange_peer": 0.15,
+    "coordinator_move": 0.2, "coordinator_error": 0.2, "slow_completion": 0.5, "other_producer": 0.04,
+    "wants_login": 0.08, "garble": 0.03, "odd_name": 0.2, "unencodable": 0.02, "record_errors": 0.06,
 }
 
 # What a broker may answer instead of appending: all of Produce's codes, the retriable ones more often. Not those about
@@ -49,8 +52,14 @@ ERRORS_BEFORE = (5, 6, 6, 3, 7, 9, 14, 15, 16, 19, 19, 51, 56, 72, 74, 75, 76, 8
 ERRORS_AFTER = (7, 20, 6, 56)
 
 
+_TEARS = ("memory_error", "send_memory", "interrupt", "strike")
 _MAX_EPOCH = 2**15 - 1
 _MOST_PARTITIONS = 9
+
+
+# A TLS alert, a web server, a shell that speaks first, nobody who is known, and who hangs up at once.
+STRANGERS = (b"\x15\x03\x03\x00\x02\x02\x46", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.6\r\n",
+             b"\xff\xfe\xfd\xfc\xfb", b"")
 
 
 class Scripted(NamedTuple):
@@ -104,11 +113,14 @@ class Faults:
         failing_codecs, failing_sends: How many batches cannot be compressed, and how many requests cannot be handed to
             a connection, from the next one on.
         behind: What happens when the request is applied that comes just now.
+        throttled_ms: How long the pauses were, in all, that each node wanted.
         frozen_ms: How long the process stood still in all.
         freezes: When that was, and for how long beyond the sleep that was to be, in ms.
+        failed_codecs: How many batches could not be compressed.
         healed_ms: When the world was well again; None before.
         is_healed: Whether nothing goes wrong any more.
         ends_turns: Whether every turn of the sender fails from now on, healed or not.
+        may_tear: Whether anything happened that may end a turn half way.
         is_settled: Whether no batch of a partition is on its way: only then may a broker forget who wrote there.
     """
 
@@ -127,13 +139,16 @@ class Faults:
         self.loses_next_answer = False
         self.silences_next = False
         self.failing_codecs = 0
+        self.failed_codecs = 0
         self.failing_sends = 0
         self.behind: list[Callable[[], None]] = []
         self.frozen_ms = 0
+        self.throttled_ms: Counter[int] = Counter()
         self.freezes: list[tuple[int, int]] = []
         self.healed_ms: int | None = None
         self.is_healed = False
         self.ends_turns = False
+        self.may_tear = plan.swarm
         self._plan = plan
         self._parameters = parameters
         self._scheduler = scheduler
@@ -153,6 +168,7 @@ class Faults:
         if self._count in self._plan.spared:
             return False
         self.fired[kind] += 1
+        self.may_tear |= kind in _TEARS
         self._scheduler.tell(f"fault {self._count}: {kind}")
         return True
 
@@ -166,6 +182,7 @@ class Faults:
         self.is_healed = True
         if self.healed_ms is None:
             self.healed_ms = self._scheduler.now_ms
+        self._stop_wanting()
         for node_id in self.cluster.nodes:
             self._start(node_id)
 
@@ -183,18 +200,29 @@ class Faults:
             return 1 + int(self._network_chance.random() * (size - 1))
         return size
 
-    def on_connect(self, _node_id: int) -> Fate:
-        if self.fires("refuse"):
+    def on_connect(self, address_number: int) -> Fate:
+        if address_number in self._parameters.dead_addresses or self.fires("refuse"):
             return Fate.CUT
         return Fate.LOST if self.fires("lose_connect") else Fate.FINE
+
+    def on_accepted(self) -> bytes | None:
+        """Return what the peer says that is no broker; None where it is one."""
+        return self._chance.choice(STRANGERS) if self.fires("strange_peer") else None
 
     def loses_last_words(self) -> bool:
         return self._chance.random() < 0.5
 
-    def on_lookup(self) -> tuple[int, OSError | None]:
+    def on_lookup(self) -> tuple[int, Exception | None]:
         delay_ms = int(self._chance.random() * 5000) if self.fires("slow_name") else 0
-        error = socket.gaierror(socket.EAI_AGAIN, "simulated") if self.fires("no_name") else None
+        error: Exception | None = socket.gaierror(socket.EAI_AGAIN, "simulated") if self.fires("no_name") else None
+        if error is None and self.fires("odd_name"):
+            error = self._chance.choice((ValueError, OverflowError, UnicodeError))("simulated")
         return delay_ms, error
+
+    def on_encode(self) -> None:
+        """A Produce request is about to be encoded."""
+        if self.fires("unencodable"):
+            raise SchemaError("simulated: it cannot be encoded")
 
     def on_request(self, connection: Connection, frame: bytes) -> None:
         """A whole request arrived at a node: decide what becomes of it and of its answer."""
@@ -227,6 +255,8 @@ class Faults:
             if self.fires("stall"):
                 connection.stall(self._parameters.props["request.timeout.ms"] // 2)
             answer = connection.apply(frame)
+            if answer is not None and self.fires("garble"):
+                answer = connection.garble(answer, self._chance)
             while self.behind:
                 self.behind.pop()()
             if self.silences_next:  # the script says so
@@ -268,6 +298,12 @@ class Faults:
             topic, partition = self._some_partition()
             if self.is_settled(topic, partition):
                 self.forget(topic, partition)
+        if self.fires("wants_login"):
+            cluster.wants_login = True
+            back_ms = self._scheduler.now_ms + int(chance.random() * 5000)
+            self._scheduler.at(back_ms, self._stop_wanting)
+            for node_id in alive:
+                self.network.cut_all_of(node_id)
         if self.fires("forget_any"):
             self.forget(*self._some_partition())
         if self.fires("fence"):
@@ -281,6 +317,9 @@ class Faults:
                 cluster.snapshot()
                 cluster.add_partitions(topic, count)
                 self.partition_counts[topic].add(count)
+
+    def _stop_wanting(self) -> None:
+        self.cluster.wants_login = False
 
     def recreate(self, topic: str) -> None:
         """Make a topic anew."""
@@ -353,6 +392,7 @@ class Faults:
         """A request goes to its connection."""
         if self.failing_sends:
             self.failing_sends -= 1
+            self.may_tear = True
             raise MemoryError("simulated")
         if self.ends_turns or self.fires("send_memory"):
             raise MemoryError("simulated")
@@ -364,8 +404,7 @@ class Faults:
 
     def on_compress(self) -> None:
         """A codec is about to work."""
-        if self.failing_codecs:
-            self.failing_codecs -= 1
-            raise MemoryError("simulated")
-        if self.fires("codec_memory"):
+        if self.failing_codecs or self.fires("codec_memory"):
+            self.failing_codecs = max(0, self.failing_codecs - 1)
+            self.failed_codecs += 1
             raise MemoryError("simulated")

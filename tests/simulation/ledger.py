@@ -17,7 +17,7 @@ Source:  ours; producer.id.expiration.ms and KIP-360 are why brokers forget.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -77,13 +77,15 @@ class Handed:
         is_torn: Whether all connections were made anew before that: nobody in the client knows how far it came.
         has_arrived: Whether a broker got it.
         taken: Its batches, as the broker saw them; but for those of partitions that it had not.
-        has_strangers: Whether there were any of these.
+        strangers: These, and what was answered.
         read_number: When the client read its answer; 0 for never.
         read_ms: The time then.
+        ends: How its connection ended before that, or may have: by the client, which had waited for request.timeout.ms
+            ("late") or not ("closed"), or by the peer ("ended"); none where the answer came first.
     """
 
-    __slots__ = ("_contents", "client", "connection", "data", "has_arrived", "has_strangers", "is_begun", "is_torn",
-                 "is_whole", "node_id", "now_ms", "number", "read_ms", "read_number", "taken")
+    __slots__ = ("_contents", "client", "connection", "data", "ends", "has_arrived", "is_begun", "is_torn", "is_whole",
+                 "node_id", "now_ms", "number", "read_ms", "read_number", "strangers", "taken")
 
     def __init__(self, number: int, now_ms: int, data: bytes, connection: int, node_id: int, client: object) -> None:
         self.client = client
@@ -97,9 +99,10 @@ class Handed:
         self.is_whole = False
         self.has_arrived = False
         self.taken: list[Taken] = []
-        self.has_strangers = False
+        self.strangers: list[tuple[ProducedBatch, int]] = []
         self.read_number = 0
         self.read_ms = 0
+        self.ends: tuple[str, ...] = ()
         self._contents: list[tuple[Any, int, ProducedBatch]] | None = None
 
     @property
@@ -112,7 +115,8 @@ class Handed:
         if self._contents is None:
             version, body = read_request(ApiKeys.PRODUCE, self.data)
             self._contents = [(topic["topic_id"] if version >= _BY_ID_FROM else topic["name"], row["index"],
-                               ProducedBatch(bytes(row["records"]), version))
+                               ProducedBatch(bytes(row["records"]), version,
+                                             is_transactional=body["transactional_id"] is not None))
                               for topic in body["topic_data"] for row in topic["partition_data"]]
         return self._contents
 
@@ -184,6 +188,7 @@ class Ledger(Witness):
         lied: Records that a broker called stored, and did not store.
         is_lying: Whether it does so with the batch that comes now.
         repeated: Records that were there when they came again.
+        blamed: Records of batches that were refused because of some: the code, and what was said of this one.
         arriving: The request that a broker gets just now.
     """
 
@@ -198,6 +203,7 @@ class Ledger(Witness):
         self.lied: set[bytes] = set()
         self.is_lying = False
         self.repeated: set[bytes] = set()
+        self.blamed: dict[bytes, tuple[int, str | None]] = {}
         self.arriving: Handed | None = None
         self._is_told = is_told
         self._is_awaited = is_awaited
@@ -268,9 +274,14 @@ class Ledger(Witness):
                         forgetting.passed.update(self._sent_before(append))
         self.appends.append(append)
 
-    def on_stranger(self) -> None:
+    def on_blamed(self, batch: ProducedBatch, code: int, record_errors: Sequence[Mapping[str, Any]]) -> None:
+        said = {row["batch_index"]: row["batch_index_error_message"] for row in record_errors}
+        for index, record in enumerate(identities(batch)):
+            self.blamed[record] = code, said.get(index)
+
+    def on_stranger(self, batch: ProducedBatch, code: int) -> None:
         if self.arriving is not None:
-            self.arriving.has_strangers = True
+            self.arriving.strangers.append((batch, code))
 
     def on_forget(self, topic: str, partition: int, producer_id: int) -> None:
         """A broker is about to forget a producer."""
@@ -322,7 +333,7 @@ class Ledger(Witness):
         """All records that were handed to a connection, each with the batches that it was in."""
         mates: dict[bytes, list[list[bytes]]] = defaultdict(list)
         for handed in self.handed:
-            for batch in self._batches(handed):
+            for batch in self.batches_of(handed):
                 records = identities(batch)
                 for record in records:
                     mates[record].append(records)
@@ -332,19 +343,25 @@ class Ledger(Witness):
     def reached(self) -> set[bytes]:
         """All records whose request was written, or began to be, or nobody in the client knows how far it came."""
         return {record for handed in self.handed if handed.is_begun or handed.is_torn
-                for batch in self._batches(handed) for record in identities(batch)}
+                for batch in self.batches_of(handed) for record in identities(batch)}
 
     @cached_property
     def written(self) -> set[bytes]:
         """All records whose request was written to its end."""
         return {record for handed in self.handed if handed.is_whole
-                for batch in self._batches(handed) for record in identities(batch)}
+                for batch in self.batches_of(handed) for record in identities(batch)}
 
     @staticmethod
-    def _batches(handed: Handed) -> list[ProducedBatch]:
-        if handed.taken and not handed.has_strangers:
+    def batches_of(handed: Handed) -> list[ProducedBatch]:
+        """Return what is in a request, whether or not it arrived."""
+        if handed.taken and not handed.strangers:
             return [taken.batch for taken in handed.taken]
         return [batch for _, _, batch in handed.contents()]
+
+    @staticmethod
+    def first_of(batch: ProducedBatch) -> bytes:
+        """Return what tells a batch's first record from all others."""
+        return identity(batch.values[0], batch.keys[0])
 
     def excused(self, copies: list[Append], record: bytes) -> int:
         """Return how many copies of a record beyond the first no client could have prevented."""

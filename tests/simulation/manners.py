@@ -5,7 +5,12 @@
     renewals       who the client is it proves anew only where no answer is on its way (KIP-368)
     reconnects     a node is not connected to again before reconnect.backoff.ms is over
     metadata       asked for not faster than retry.backoff.ms, but for topics that are new to the client
-    polls          no end of looks without any time passing and anything being done
+    polls          no end of looks without any time passing and anything being done; at rest no more of them than its
+                   sleeps are long
+    patience       an answer is awaited until request.timeout.ms, and hardly longer; a connection that is idle until
+                   connections.max.idle.ms
+    explanations   how a connection ended is told, once for an address and a phase, and in the words of what happened
+    names          a connection to an address is made for the name that has it
 
 A broker sees none of that for certain: an answer may be on its way. So the real selector is watched, at the calls of
 the client above it.
@@ -16,17 +21,23 @@ Source:  ours; Java InFlightRequests, NetworkClient.canSendRequest, ClusterConne
 
 from __future__ import annotations
 
-from collections import deque
+import re
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from pyproducer.common.errors import AuthenticationError
+from pyproducer.network.channel import ChannelPhase
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import parse_response
+from tests.simulation.conversation import DNS, Asked, Conversation, Explanation
 from tests.simulation.faults import Faults
+from tests.simulation.ledger import Handed
+from tests.simulation.names import name_of, node_at
 from tests.simulation.plan import Parameters
-from tests.simulation.schedule import Scheduler
+from tests.simulation.schedule import Scheduler, SimThread
 
 # In a row, without time and without anything done, found or asked for. Some are lawful: between two looks at the clock
 # something became due. Who sleeps for a millisecond each time sleeps for nothing.
@@ -34,8 +45,16 @@ MOST_IDLE_POLLS = 30
 # Of requests that came before their time: a topic that is new to the client does not wait, nor does one of which a
 # record waited while metadata forgot it.
 MOST_HASTY_REQUESTS = 12
-# Backoffs have a jitter of a fifth.
+# Backoffs and the time to connect have a jitter of a fifth.
 _SHORTEST = 0.8
+# What a turn of the sender may be late: ticks, a pause after a bug.
+LATE_MS = 3000
+_SETUP_MS = 10_000  # socket.connection.setup.timeout.ms
+_WITHIN = re.compile(r"within (\d+) ms")
+_TICKS_MS = 500  # between two looks at the clock that could be one
+_LONGEST_SLEEP_MS = 60_000
+MARKER_INTERVAL_MS = 1000
+_POLLS_OF_A_REQUEST = 10
 
 
 class Manners:
@@ -46,19 +65,46 @@ class Manners:
         faults: Tells whether any broker asks for pauses.
         parameters: What was drawn.
 
+        checks: Is told how much each check judged.
+        talking: Is told which client's connections a thread sees to.
+
     Attributes:
         complaints: What the client did.
         left_to_do: Counts batches and waiting records.
         has_found: Whether the last poll was ended by a socket, or by who rang; its poller writes it.
+        conversations: Those that have not ended, by connection.
+        gone: Produce requests with acks=0 that were written, and whose connection ended before it was known how far the
+            broker was.
+        poll_count: How many polls there were.
+        sent_count: How many requests, connections that were begun, and ends of these.
+        failed_lookups: By name what the resolver said of it, in words.
+        error_of: Says why a node is not connected, as the client has it.
+        lookup_ms: When a name was asked for last.
     """
 
-    def __init__(self, scheduler: Scheduler, faults: Faults, parameters: Parameters) -> None:
+    def __init__(self, scheduler: Scheduler, faults: Faults, parameters: Parameters, checks: Counter[str],
+                 talking: dict[SimThread, Manners]) -> None:
         self.complaints: list[str] = []
+        self.gone: list[Handed] = []
+        self.poll_count = 0
+        self.sent_count = 0
+        self.failed_lookups: defaultdict[str, set[str]] = defaultdict(set)
+        self.lookup_ms: dict[str, int] = {}
+        self.checks = checks
+        self._talking = talking
+        self.conversations: dict[str, Conversation] = {}  # those that have not ended
+        self.error_of: Callable[[int], Exception | None] = lambda _node_id: None
+        self._ended: dict[str, tuple[str, Explanation]] = {}  # by connection: by whose name, and what is to be said
+        self._spoke_tls: set[str] = set()
+        self._explained: set[tuple[str, str]] = set()  # name and phase
         self.has_found = False
         self.left_to_do: Callable[[], int] = int
         self.scheduler = scheduler
         self.faults = faults
         props = parameters.props
+        self.request_timeout_ms: int = props["request.timeout.ms"]
+        self.max_idle_ms: int = props["connections.max.idle.ms"]
+        self.has_login = parameters.listener is not None
         self.most_in_flight: int = props["max.in.flight.requests.per.connection"]
         self.has_acks = props["acks"] != "0"
         self.reconnect_ms = props["reconnect.backoff.ms"] * _SHORTEST
@@ -74,6 +120,100 @@ class Manners:
         if len(self.complaints) < 20:
             self.complaints.append(f"at {self.scheduler.now_ms / 1000:.3f} s {what}")
 
+    def see_to(self) -> None:
+        """The current thread does something with this client's connections."""
+        self._talking[self.scheduler.current] = self
+
+    def on_end(self, connection_id: str, conversation: Conversation, explanation: Explanation | None) -> None:
+        """A connection ended, and something is to be said of it."""
+        self.gone += conversation.gone
+        if explanation is not None:
+            if explanation.words == ("TLS",):
+                self._spoke_tls.add(connection_id)
+            self._ended[connection_id] = name_of(node_at(conversation.address)), explanation
+
+    def on_explained(self, connection_id: str, host: str, text: str) -> None:
+        """The client says in its log why a connection ended, or was not made."""
+        name, explanation = self._ended.pop(connection_id, (host, None))
+        conversation = self.conversations.get(connection_id)
+        if explanation is None and conversation is not None:  # the client is about to end it
+            name = name_of(node_at(conversation.address))
+            explanation = conversation.ended_by_client(self.scheduler.now_ms, self.request_timeout_ms)
+        phase = text.split(":", 1)[0]
+        self.checks["explanations"] += 1
+        self._explained.add((host, phase))
+        found = _WITHIN.search(text)
+        stated_ms = None if found is None else int(found[1])
+        if phase == DNS:
+            self._check_name(host, text, stated_ms)
+        elif explanation is None or name != host:
+            self.complain(f"the client says {text!r} of node {connection_id}, {host}, and no connection to it has "
+                          "ended")
+        elif phase not in explanation.phases or not all(word in text for word in explanation.words) or any(
+                word in text for word in explanation.no_words):
+            self.complain(f"the client says {text!r} of node {connection_id}, and that was {explanation}")
+        elif stated_ms is not None and (
+                explanation.waited_ms is None or not 0 < stated_ms <= explanation.waited_ms + _TICKS_MS):
+            self.complain(f"the client says {text!r} of node {connection_id}, and had waited {explanation.waited_ms} "
+                          "ms")
+
+    def _check_name(self, host: str, text: str, stated_ms: int | None) -> None:
+        if stated_ms is None:
+            is_so = any(word in text for word in self.failed_lookups[host])
+        else:
+            is_so = self.scheduler.now_ms - self.lookup_ms.get(host, self.scheduler.now_ms) + _TICKS_MS >= stated_ms
+        if not is_so:
+            self.complain(f"the client says {text!r} of {host}, and the resolver {self.failed_lookups[host]}")
+
+    def settle(self) -> None:
+        """The next poll begins: by now all was said of the one before."""
+        for connection_id in self._spoke_tls:
+            self.checks["TLS"] += 1
+            error = self.error_of(int(connection_id))
+            if error is not None and not isinstance(error, AuthenticationError):  # None: it is connected to again
+                self.complain(f"node {connection_id} spoke TLS, and for the client that is {error!r}")
+        self._spoke_tls.clear()
+        for connection_id, (name, explanation) in self._ended.items():
+            if explanation.is_owed and not any((name, phase) in self._explained for phase in explanation.phases):
+                self.complain(f"the connection to node {connection_id} ended, and the client did not say {explanation}")
+        self._ended.clear()
+
+    def begin_anew(self) -> None:
+        """All connections are made anew: of those before nothing is told."""
+        self._ended.clear()
+        self._spoke_tls.clear()
+        self.conversations = {}
+
+    def _look_for_markers(self) -> None:
+        """With acks=0 a broker is asked how far it is, soon after something was written; in other answers it says so.
+
+        It may have wanted a pause.
+        """
+        if self.faults.throttled_ms:
+            return
+        for node, conversation in self.conversations.items():
+            waiting = conversation.written[conversation.confirmed:]
+            if waiting and not conversation.unanswered:
+                self.checks["markers"] += 1
+                if self.scheduler.now_ms - waiting[0].now_ms > MARKER_INTERVAL_MS + LATE_MS + self.faults.frozen_ms:
+                    self.complain(f"node {node} is not asked how far it is with what was written at "
+                                  f"{waiting[0].now_ms}")
+
+    def check_rest(self, since: tuple[int, int, int]) -> None:
+        """Compare the polls since a `now()` with what there was to do: hardly anything."""
+        ms, polls, sent = (now - before for now, before in zip(self.now(), since, strict=True))
+        sleep_ms = min(_LONGEST_SLEEP_MS, max(self.request_timeout_ms, 1000) // 8)
+        most = 20 + ms // sleep_ms + _POLLS_OF_A_REQUEST * sent
+        if not all(conversation.has_versions for conversation in self.conversations.values()):
+            return  # while a connection is made, the client looks again and again
+        self.checks["rest"] += 1
+        if polls > most:
+            self.complain(f"at rest the client polled {polls} times in {ms} ms, in which it did {sent} things")
+
+    def now(self) -> tuple[int, int, int]:
+        """Return the time, and the numbers of polls and of what was done so far."""
+        return self.scheduler.now_ms, self.poll_count, self.sent_count
+
     def on_metadata(self) -> None:
         """Metadata is asked for."""
         now_ms = self.scheduler.now_ms
@@ -87,6 +227,9 @@ class Manners:
     def on_poll(self, has_done: bool) -> None:
         """A poll came back."""
         now_ms = self.scheduler.now_ms
+        if not self.has_acks:
+            self._look_for_markers()
+        self.poll_count += 1
         if has_done or self.has_found or now_ms > self._idle_since_ms + 1:
             self._idle_count = 0
         self._idle_since_ms = now_ms
@@ -104,39 +247,70 @@ class WatchedSelector(Selector):
 
     Args:
         manners: Told of it.
-        newest_connection: Returns the network's end of the connection that was begun last.
+        make_socket: Makes the network's end of a connection. What it made last is this selector's own: another producer
+            of the process may connect in the middle.
         settings: The real one's.
     """
 
-    def __init__(self, manners: Manners, newest_connection: Callable[[], Any], **settings: Any) -> None:
-        super().__init__(**settings)
+    def __init__(self, manners: Manners, make_socket: Callable[[], Any], **settings: Any) -> None:
+        super().__init__(make_socket=self._make_newest_socket, **settings)
+        manners.begin_anew()
         self._manners = manners
-        self._newest_connection = newest_connection
+        self._make = make_socket
+        self._newest_socket: Any = None
         self._connections: dict[str, Any] = {}
-        self._unanswered: dict[str, deque[tuple[int, int]]] = {}
+        self._conversations = manners.conversations
         self._throttled_until_ms: dict[str, int] = {}
         self._connected_ms: dict[str, int] = {}
+        self._active_ms: dict[str, int] = {}
         self._has_done = True
+        self._is_ending = False
 
-    def connect(self, connection_id: str, *args: Any, **settings: Any) -> None:
+    def connect(self, connection_id: str, address: tuple[Any, ...], *, server_hostname: str | None = None,
+                **settings: Any) -> None:
         manners = self._manners
+        manners.see_to()
         now_ms = manners.scheduler.now_ms
         since_ms = now_ms - self._connected_ms.get(connection_id, -1_000_000_000)
         if since_ms < manners.reconnect_ms:
             manners.complain(f"node {connection_id} is connected to again after {since_ms} ms")
+        if server_hostname != name_of(node_at(address[0])):
+            manners.complain(f"{address[0]} is connected to as {server_hostname!r}")
         self._connected_ms[connection_id] = now_ms
-        self._unanswered[connection_id] = deque()
+        manners.sent_count += 1
+        self._active_ms[connection_id] = now_ms
+        self._conversations[connection_id] = Conversation(address[0], now_ms, has_login=manners.has_login)
         self._throttled_until_ms.pop(connection_id, None)
         self._has_done = True
-        super().connect(connection_id, *args, **settings)
-        self._connections[connection_id] = self._newest_connection()
+        super().connect(connection_id, address, server_hostname=server_hostname, **settings)
+        self._connections[connection_id] = self._newest_socket.connection
+
+    def _make_newest_socket(self, _family: int, _kind: int) -> Any:
+        self._newest_socket = self._make()
+        return self._newest_socket
+
+    def close(self, connection_id: str) -> None:
+        manners = self._manners
+        manners.see_to()
+        conversation = self._conversations.pop(connection_id, None)
+        if conversation is not None:
+            explanation = conversation.ended_by_client(manners.scheduler.now_ms, manners.request_timeout_ms)
+            manners.on_end(connection_id, conversation, explanation)
+            ends = ["closed"] if self._is_ending or not explanation.is_late else (
+                ["late"] if explanation.is_owed else ["late", "closed"])
+            self._connections[connection_id].note_end(*ends)
+        super().close(connection_id)
+
+    def close_all(self) -> None:
+        self._is_ending = True
+        super().close_all()
 
     def send(self, send: NetworkSend) -> None:
         manners = self._manners
         node = send.destination
         head = bytes(send._chunks[1][:4])
         api_key, version = int.from_bytes(head[:2], "big"), int.from_bytes(head[2:], "big")
-        unanswered = self._unanswered[node]
+        unanswered = self._conversations[node].unanswered
         if len(unanswered) >= manners.most_in_flight:
             manners.complain(f"node {node} gets a request, and {len(unanswered)} are not answered")
         left_ms = self._throttled_until_ms.get(node, 0) - manners.scheduler.now_ms
@@ -146,33 +320,65 @@ class WatchedSelector(Selector):
         if api_key == ApiKeys.METADATA:
             manners.on_metadata()
         if api_key != ApiKeys.PRODUCE or manners.has_acks:
-            unanswered.append((api_key, version))
+            unanswered.append(Asked(ApiKeys(api_key), version, manners.scheduler.now_ms, manners.faults.frozen_ms,
+                                    len(self._conversations[node].written)))
+        manners.sent_count += 1
+        self._active_ms[node] = manners.scheduler.now_ms
         self._has_done = True
         if api_key == ApiKeys.PRODUCE:  # first: of what fails then the client cannot know how far it came
-            self._connections[node].on_handed(b"".join(send._chunks[1:]), manners)
+            handed = self._connections[node].on_handed(b"".join(send._chunks[1:]), manners)
+            if not manners.has_acks:
+                self._conversations[node].written.append(handed)
         manners.faults.on_send()
         super().send(send)
 
     def reauthenticate(self, connection_id: str) -> bool:
         if not super().reauthenticate(connection_id):
             return False
-        if self._unanswered[connection_id]:
-            self._manners.complain(f"the session with node {connection_id} is renewed, and "
-                                   f"{len(self._unanswered[connection_id])} requests are not answered")
+        unanswered = self._conversations[connection_id].unanswered
+        if unanswered:
+            self._manners.complain(f"the session with node {connection_id} is renewed, and {len(unanswered)} requests "
+                                   "are not answered")
+        self._conversations[connection_id].proving_ms = self._manners.scheduler.now_ms
         self._has_done = True
         return True
 
-    def poll(self, timeout_ms: int, now_ms: int, *, tells_sends: bool = True) -> None:
-        super().poll(timeout_ms, now_ms, tells_sends=tells_sends)
+    def poll(self, timeout_ms: int, now_ms: int, *, tells_sends: bool = True) -> int:
         manners = self._manners
+        manners.settle()
+        longest_ms = super().poll(timeout_ms, now_ms, tells_sends=tells_sends)
+        manners.see_to()
+        for connection_id in self.connected:
+            self._conversations[connection_id].is_up = True
         for receive in self.completed_receives:
-            unanswered = self._unanswered[receive.source]
-            if unanswered:
-                api_key, version = unanswered.popleft()
-                if api_key == ApiKeys.PRODUCE and version >= 6 and manners.faults.fired["throttle"]:
-                    self._note_throttle(receive.source, version, bytes(receive.payload))
+            self._on_answer(receive.source, receive.payload)
+        for connection_id, end in self.disconnected.items():
+            conversation = self._conversations.pop(connection_id)
+            manners.sent_count += 1
+            manners.on_end(connection_id, conversation, conversation.ended_by_peer(
+                end, self._connections[connection_id].spoke))
+            self._connections[connection_id].note_end("ended")
+            idle_ms = manners.scheduler.now_ms - self._active_ms[connection_id]
+            if end.phase is ChannelPhase.EXPIRED and idle_ms < manners.max_idle_ms - _TICKS_MS:
+                manners.complain(f"the connection to node {connection_id} was ended after {idle_ms} ms as idle")
         manners.on_poll(bool(self._has_done or self.completed_receives or self.connected or self.disconnected))
         self._has_done = False
+        return longest_ms
+
+    def _on_answer(self, node: str, payload: Any) -> None:
+        manners = self._manners
+        self._active_ms[node] = manners.scheduler.now_ms
+        self._conversations[node].is_garbled = self._connections[node].is_garbled
+        answered = self._conversations[node].on_answer(payload)
+        if answered is None:
+            return
+        api_key, version, sent_ms, frozen_ms, _ = answered
+        manners.checks["answers in time"] += 1
+        took_ms = manners.scheduler.now_ms - sent_ms - (manners.faults.frozen_ms - frozen_ms)
+        if took_ms > manners.request_timeout_ms + LATE_MS:
+            manners.complain(f"{api_key.name} was awaited for {took_ms} ms")
+        if api_key is ApiKeys.PRODUCE and version >= 6 and manners.faults.fired["throttle"]:
+            self._note_throttle(node, version, bytes(payload))
 
     def _note_throttle(self, node: str, version: int, payload: bytes) -> None:
         body: Any = parse_response(ApiKeys.PRODUCE, version, payload)[1]

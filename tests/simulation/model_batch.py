@@ -27,6 +27,7 @@ _HEADER = Struct(">qiibIhiqqqhii")
 _SIZE_AND_LEADER_EPOCH = 12  # bytes before the part that the batch's length counts
 _CRC_COVERS_FROM = 21
 CODEC_MASK = 0x07
+_TRANSACTIONAL = 0x10
 _XERIAL = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_INDEPENDENT_BLOCKS = 0x20
@@ -60,12 +61,14 @@ class ProducedBatch:
         timestamps: Epoch ms.
         producer_id, producer_epoch, base_sequence: -1 each without idempotence.
         max_timestamp: Epoch ms.
+        is_transactional: Whether it says that it belongs to a transaction.
     """
 
-    __slots__ = ("attributes", "base_sequence", "count", "crc", "data", "headers", "keys", "max_timestamp",
-                 "producer_epoch", "producer_id", "timestamps", "values")
+    __slots__ = ("attributes", "base_sequence", "count", "crc", "data", "headers", "is_transactional", "keys",
+                 "max_timestamp", "producer_epoch", "producer_id", "timestamps", "values")
 
-    def __init__(self, data: bytes, produce_version: int, *, may_name_leader_epoch: bool = False) -> None:
+    def __init__(self, data: bytes, produce_version: int, *, may_name_leader_epoch: bool = False,
+                 is_transactional: bool = False) -> None:
         size = len(data)
         if size < HEADER_SIZE_BYTES:
             bug(f"a batch of {size} bytes has no header")
@@ -83,9 +86,9 @@ class ProducedBatch:
             bug(f"a producer sent the base offset {base_offset}")
         if leader_epoch != -1 and not may_name_leader_epoch:
             bug(f"a producer sent the partition leader epoch {leader_epoch}")
-        if attributes & ~CODEC_MASK:
-            bug(f"a batch has the attributes {attributes:#x}: no transaction, control batch, time of the log or bit "
-                "without a meaning is a producer's here")
+        if attributes & ~CODEC_MASK != (_TRANSACTIONAL if is_transactional else 0):
+            bug(f"a batch has the attributes {attributes:#x}: {'a' if is_transactional else 'no'} transaction, and no "
+                "control batch, time of the log or bit without a meaning is a producer's here")
         if count < 1:
             bug(f"a batch has {count} records")
         if last_offset_delta != count - 1:
@@ -100,6 +103,7 @@ class ProducedBatch:
         codec = attributes & CODEC_MASK
         self.data = data
         self.attributes: int = attributes
+        self.is_transactional = is_transactional
         self.crc: int = crc
         self.count: int = count
         self.producer_id: int = producer_id

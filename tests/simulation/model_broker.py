@@ -35,9 +35,11 @@ from tests.simulation.model_faults import (
     Verdict,
 )
 from tests.simulation.model_log import NO_LEADER, ModelPartition, StoredBatch
-from tests.simulation.model_parameters import ModelParameters
-from tests.simulation.model_sasl import ModelSession
+from tests.simulation.model_parameters import ModelClient, ModelParameters
+from tests.simulation.model_sasl import MECHANISMS, ModelSession
 from tests.simulation.model_topics import ZERO_ID, ClusterState, ClusterView, LogKey, TopicView
+from tests.simulation.model_transactions import VERSIONS as VERSIONS_OF_COORDINATORS
+from tests.simulation.model_transactions import ModelCoordinators, codes_of, refused
 
 __all__ = ["CLOSE_CONNECTION", "ApiVersionsVerdict", "ClientBug", "ClusterView", "Interference", "LeaderHint", "LogKey",
            "MetadataVerdict", "ModelCluster", "ModelParameters", "StoredBatch", "TopicView", "Verdict"]
@@ -47,6 +49,8 @@ CLOSE_CONNECTION: Final = b""
 
 LEADER_NOT_AVAILABLE = 5
 INVALID_TOPIC_EXCEPTION = 17
+UNSUPPORTED_SASL_MECHANISM = 33
+ILLEGAL_SASL_STATE = 34
 UNSUPPORTED_VERSION = 35
 UNKNOWN_TOPIC_ID = 100
 
@@ -58,6 +62,8 @@ _HANDSHAKE, _PROOF = ApiKeys.SASL_HANDSHAKE, ApiKeys.SASL_AUTHENTICATE
 _OLDEST_PRODUCE = 3  # 0 is announced all the same, as Kafka does: some clients take another minimum for no compression
 _TOPIC_IDS_IN_PRODUCE = 13
 _HINTS_FROM = 10
+_BLAMES_FROM = 8
+_LAST_PRODUCE_BEFORE_V2 = 11
 _MAX_CORRELATION_ID = 2**31 - 1
 _TOPIC_NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,249}")
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -86,12 +92,19 @@ class ModelCluster(ClusterState):
     Attributes:
         parameters: As given.
         answered: How often each (API, error code of the request, partition or topic) was answered.
+        coordinators: Those of transactions.
+        wants_login: Whether the listener, which had none, wants a login just now: it hangs up on who has given none.
+        refused_by: By whom each was that is no 0: (node, API, code).
     """
 
     def __init__(self, *, node_count: int, topics: Mapping[str, int], parameters: ModelParameters) -> None:
         super().__init__(node_count=node_count, topics=topics)
         self.parameters = parameters
         self.answered: dict[tuple[ApiKeys, int], int] = {}
+        self.refused_by: set[tuple[int, ApiKeys, int]] = set()
+        self.coordinators = ModelCoordinators(self, is_v2=parameters.transactions == "v2")
+        self.wants_login = False
+        self._node_id = -1  # who answers just now
         self._producer_ids_given = 0
         self._announced: dict[int, dict[int, tuple[int, int]]] = {}
         self._last_correlation_ids: dict[tuple[int, Hashable], int] = {}
@@ -123,6 +136,7 @@ class ModelCluster(ClusterState):
             raise ValueError(f"node {node_id} does not live")
         if len(frame) < _SHORTEST_HEADER_BYTES:
             bug(f"a request of {len(frame)} bytes")
+        self._node_id = node_id
         api_id, version, correlation_id, _ = _FIXED_HEADER.unpack(frame[:10].ljust(10, b"\xff"))
         try:
             api_key = ApiKeys(api_id)
@@ -144,8 +158,13 @@ class ModelCluster(ClusterState):
             bug(f"{api_key.title} {version} was sent to node {node_id}, which announced {announced[0]} to "
                 f"{announced[1]}")
         body = _read_body(api_key, version, frame)
+        if self.parameters.client is not None:
+            self._check_client(self.parameters.client, api_key, version, announced[1], frame, body,
+                               is_v2=self.coordinators.is_v2)
         request = _Request(node_id, version, correlation_id, body, now_ms, connection)
         if session is not None and not is_proving and session.has_ended(now_ms):
+            return CLOSE_CONNECTION
+        if self.wants_login and api_key not in (_API_VERSIONS, _HANDSHAKE):
             return CLOSE_CONNECTION
         if api_key is _PRODUCE:
             produced = self._produce(request)
@@ -156,10 +175,16 @@ class ModelCluster(ClusterState):
             answer = self._metadata(request)
         elif api_key is _INIT_PRODUCER_ID:
             answer = self._init_producer_id(request)
+        elif api_key in VERSIONS_OF_COORDINATORS:
+            answer = self._coordinate(request, api_key)
         elif api_key is _API_VERSIONS:
             answer = self._api_versions(request)
             if session is not None and is_proving:
                 session.on_api_versions()
+        elif api_key is _HANDSHAKE and self.parameters.listener is None:
+            code = UNSUPPORTED_SASL_MECHANISM if self.wants_login else ILLEGAL_SASL_STATE
+            self._count(_HANDSHAKE, code)
+            answer = {"error_code": code, "mechanisms": MECHANISMS if self.wants_login else ()}
         elif session is None:
             return None  # a network repeats it, long after: there is nobody any more whom it could prove
         else:
@@ -197,6 +222,39 @@ class ModelCluster(ClusterState):
             bug(f"on a connection the correlation id {correlation_id} follows {last}")
         self._last_correlation_ids[key] = correlation_id
 
+    @staticmethod
+    def _check_client(client: ModelClient, api_key: ApiKeys, version: int, announced: int, frame: bytes, body: Any, *,
+                      is_v2: bool) -> None:
+        """Compare a request with what is known of who sends it."""
+        client_id = frame[_FIXED_HEADER.size:_FIXED_HEADER.size + _FIXED_HEADER.unpack_from(frame)[3]]
+        if client_id != client.client_id.encode():
+            bug(f"{api_key.title} has the client id {client_id!r}")
+        newest = client.newest.get(api_key)
+        is_in_transaction = api_key is _PRODUCE and body["transactional_id"] is not None
+        if is_in_transaction and newest is not None and not is_v2:
+            newest = min(newest, _LAST_PRODUCE_BEFORE_V2)
+        if api_key is ApiKeys.TXN_OFFSET_COMMIT and not is_v2:
+            newest = 4
+        if api_key is ApiKeys.END_TXN and not is_v2:
+            newest = 4
+        if newest is not None and version != min(newest, announced):
+            bug(f"{api_key.title} {version} was sent, where both know {min(newest, announced)}")
+        if api_key is _API_VERSIONS:
+            is_so = version < 3 or body["client_software_name"] == client.software_name
+        elif api_key is _PRODUCE:
+            is_so = body["timeout_ms"] == client.produce_timeout_ms
+        elif api_key is _METADATA:
+            is_so = not body.get("include_topic_authorized_operations") and not body.get(
+                "include_cluster_authorized_operations") and body.get("allow_auto_topic_creation", True)
+        elif api_key is _INIT_PRODUCER_ID:
+            # As Java's, where there are no transactions.
+            is_so = body["transaction_timeout_ms"] == (
+                _MAX_CORRELATION_ID if body["transactional_id"] is None else client.transaction_timeout_ms)
+        else:
+            is_so = True
+        if not is_so:
+            bug(f"{api_key.title} {version} says {body!r}")
+
     def _announced_by(self, node_id: int) -> dict[int, tuple[int, int]]:
         announced = self._announced.get(node_id)
         if announced is None:
@@ -210,13 +268,17 @@ class ModelCluster(ClusterState):
                     _API_VERSIONS: (0, parameters.api_versions_version)}
         if parameters.init_producer_id_version is not None:
             versions[_INIT_PRODUCER_ID] = (0, parameters.init_producer_id_version)
-        if parameters.listener is not None:
+        if parameters.listener is not None or parameters.may_want_login:
             versions |= {_HANDSHAKE: (0, 1), _PROOF: (0, parameters.authenticate_version)}
+        if parameters.transactions is not None:
+            versions |= VERSIONS_OF_COORDINATORS
         return {int(api_key): span for api_key, span in versions.items()}
 
     def _count(self, api_key: ApiKeys, error_code: int) -> None:
         key = api_key, error_code
         self.answered[key] = self.answered.get(key, 0) + 1
+        if error_code:
+            self.refused_by.add((self._node_id, api_key, error_code))
 
     # ---- ApiVersions
 
@@ -234,6 +296,9 @@ class ModelCluster(ClusterState):
                     bug(f"ApiVersions has the {name} {request.body[name]!r}")
         verdict = self.parameters.interference.on_api_versions(request.node_id, request.now_ms) or ApiVersionsVerdict()
         versions = self.versions() if verdict.versions is None else verdict.versions
+        told = self._told.get((request.node_id, request.connection))
+        if told is not None:  # it asks again, only to see how far the broker has come
+            verdict, versions = ApiVersionsVerdict(), told
         self._count(_API_VERSIONS, verdict.error_code)
         if verdict.error_code:
             versions = {}
@@ -243,15 +308,30 @@ class ModelCluster(ClusterState):
         for api_id, (low, high) in versions.items():
             before = announced.get(api_id, (low, high))
             announced[api_id] = min(before[0], low), max(before[1], high)
+        is_v2 = self.coordinators.is_v2 and not verdict.error_code
+        features = [{"name": "transaction.version", "max_version_level": 2, "min_version_level": 2}] if is_v2 else []
         return {"error_code": verdict.error_code, "throttle_time_ms": verdict.throttle_ms, "api_keys": [
-            {"api_key": api_id, "min_version": low, "max_version": high} for api_id, (low, high) in versions.items()]}
+            {"api_key": api_id, "min_version": low, "max_version": high} for api_id, (low, high) in versions.items()],
+            "finalized_features": features, "finalized_features_epoch": 1 if features else 0}
+
+    # ---- transactions
+
+    def _coordinate(self, request: _Request, api_key: ApiKeys) -> Mapping[str, Any]:
+        refusal = self.parameters.interference.on_coordinator(request.node_id, api_key, request.now_ms) or 0
+        self._count(api_key, refusal)
+        if refusal:
+            return refused(api_key, request.version, request.body, refusal)
+        answer = self.coordinators.handle(api_key, request.version, request.node_id, request.body, request.now_ms)
+        for code in codes_of(api_key, request.version, answer):
+            self._count(api_key, code)
+        return {"throttle_time_ms": 0, **answer}
 
     # ---- InitProducerId
 
     def _init_producer_id(self, request: _Request) -> Mapping[str, Any]:
         body = request.body
         if body["transactional_id"] is not None:
-            bug(f"InitProducerId has the transactional id {body['transactional_id']!r}")
+            return self._init_transactional(request)
         if request.version >= 3:
             producer_id, epoch = body["producer_id"], body["producer_epoch"]
             if (producer_id == NO_PRODUCER_ID) != (epoch == -1) or producer_id < -1 or epoch < -1:
@@ -268,6 +348,18 @@ class ModelCluster(ClusterState):
         self._producer_ids_given += 1
         return {"throttle_time_ms": 0, "error_code": 0, "producer_id": producer_id,
                 "producer_epoch": self.parameters.first_producer_epoch}
+
+    def _init_transactional(self, request: _Request) -> Mapping[str, Any]:
+        if self.parameters.transactions is None:
+            bug(f"InitProducerId has the transactional id {request.body['transactional_id']!r}")
+        refusal = self.parameters.interference.on_coordinator(request.node_id, _INIT_PRODUCER_ID, request.now_ms)
+        answer = ({"error_code": refusal, "producer_id": -1, "producer_epoch": -1} if refusal else
+                  self.coordinators.init(request.body, request.node_id, request.now_ms,
+                                         self.parameters.first_producer_id + self._producer_ids_given))
+        self._producer_ids_given += answer["producer_id"] == (
+            self.parameters.first_producer_id + self._producer_ids_given)
+        self._count(_INIT_PRODUCER_ID, answer["error_code"])
+        return {"throttle_time_ms": 0, **answer}
 
     def _check_producer_id(self, producer_id: int) -> None:
         first = self.parameters.first_producer_id
@@ -380,7 +472,7 @@ class ModelCluster(ClusterState):
             bug(f"Produce has acks={acks}")
         if body["timeout_ms"] < 0:
             bug(f"Produce has the timeout {body['timeout_ms']} ms")
-        if body["transactional_id"] is not None:
+        if body["transactional_id"] is not None and self.parameters.transactions is None:
             bug(f"Produce has the transactional id {body['transactional_id']!r}")
         answer = _ProduceAnswer(version)
         seen: set[tuple[Any, int]] = set()
@@ -393,11 +485,12 @@ class ModelCluster(ClusterState):
                     bug(f"a Produce request has a batch for {name or topic_id}-{index}"
                         f"{' twice' if index >= 0 else ''}")
                 seen.add((name or topic_id, index))
-                batch = self._batch_of(partition_data["records"], version, acks)
+                batch = self._batch_of(partition_data["records"], version, acks, body["transactional_id"])
                 if partitions is None or index >= len(partitions):
-                    self.parameters.witness.on_stranger()
                     is_id_unknown = partitions is None and version >= _TOPIC_IDS_IN_PRODUCE
-                    rows.append(_row(index, UNKNOWN_TOPIC_ID if is_id_unknown else UNKNOWN_TOPIC_OR_PARTITION))
+                    code = UNKNOWN_TOPIC_ID if is_id_unknown else UNKNOWN_TOPIC_OR_PARTITION
+                    self.parameters.witness.on_stranger(batch, code)
+                    rows.append(_row(index, code))
                 else:
                     self._produce_one(request, partitions[index], batch, answer, rows)
             answer.topics.append({"topic_id": topic_id, "partition_responses": rows}
@@ -425,10 +518,14 @@ class ModelCluster(ClusterState):
         name = topic_data["name"]
         return name, None, self.topics.get(name)
 
-    def _batch_of(self, records: memoryview | None, version: int, acks: int) -> ProducedBatch:
+    def _batch_of(self, records: memoryview | None, version: int, acks: int,
+                  transactional_id: str | None) -> ProducedBatch:
         if records is None:
             bug("a partition of a Produce request has no records")
-        batch = ProducedBatch(bytes(records), version, may_name_leader_epoch=self.parameters.takes_leader_epochs)
+        batch = ProducedBatch(bytes(records), version, may_name_leader_epoch=self.parameters.takes_leader_epochs,
+                              is_transactional=transactional_id is not None)
+        if transactional_id is not None and batch.producer_id == NO_PRODUCER_ID:
+            bug(f"a batch of the transactional id {transactional_id!r} has no producer id")
         if batch.producer_id != NO_PRODUCER_ID:
             self._check_producer_id(batch.producer_id)
             if acks != -1:
@@ -441,6 +538,9 @@ class ModelCluster(ClusterState):
         own: list[dict[str, Any]] = []
         self._take(request, partition, batch, answer, own)
         rows += own
+        for row in own:
+            if row["record_errors"] and request.version >= _BLAMES_FROM:
+                self.parameters.witness.on_blamed(batch, row["error_code"], row["record_errors"])
         self.parameters.witness.on_batch(
             partition, batch, partition.batches[-1] if len(partition.batches) > count else None,
             next((row["error_code"] for row in own if row["index"] == partition.index), None))
@@ -463,6 +563,8 @@ class ModelCluster(ClusterState):
             row = _row(index, NOT_LEADER_OR_FOLLOWER)
             if self.parameters.hints_leaders:
                 answer.hint(row, partition.leader_id, partition.leader_epoch)
+        elif batch.is_transactional and (refusal := self._refusal_of(request, batch, partition)):
+            row = _row(index, refusal)
         else:
             parameters = self.parameters
             has_log_time = partition.topic in parameters.log_append_time_topics
@@ -481,6 +583,15 @@ class ModelCluster(ClusterState):
                 row["log_append_time_ms"] = request.now_ms
         if verdict is None or not verdict.unlawful_omitted:
             rows.append(row)
+
+    def _refusal_of(self, request: _Request, batch: ProducedBatch, partition: ModelPartition) -> int:
+        """Return why a batch of a transaction is not taken; what is there already is told so, whatever it belongs to.
+        """
+        state = partition.known_to(request.node_id).get(batch.producer_id)
+        is_known = state is not None and state.epoch == batch.producer_epoch and any(
+            stored.base_sequence == batch.base_sequence for stored in state.batches)
+        return 0 if is_known else self.coordinators.refusal_of(
+            request.body["transactional_id"], batch, partition, request.now_ms)
 
     def _overrule(self, verdict: Verdict, partition: ModelPartition, answer: _ProduceAnswer,
                   rows: list[dict[str, Any]], base_offset: int) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pyproducer.protocol.apis import ApiKeys
     from tests.simulation.model_topics import ClusterView
 
 UNKNOWN_SERVER_ERROR = -1
@@ -136,6 +137,9 @@ class Interference:
 
     def on_metadata(self, node_id: int, now_ms: int) -> MetadataVerdict | None:
         """Say what a node tells of the cluster."""
+
+    def on_coordinator(self, node_id: int, api_key: ApiKeys, now_ms: int) -> int | None:
+        """Return the error code with which a node refuses a request about transactions, or for its coordinator."""
 
     def on_api_versions(self, node_id: int, now_ms: int) -> ApiVersionsVerdict | None:
         """Say what a node tells of itself."""

@@ -10,7 +10,8 @@ Source:  Kafka's answers to repeated, missing and old batches as measured on 4.1
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from tests.simulation.model_batch import (
@@ -44,10 +45,11 @@ class StoredBatch:
         now_ms: When.
         codec: The number of its codec, 0 for none.
         data: The bytes as they were sent: base offset 0, whatever the log gave.
+        is_transactional: Whether it belongs to a transaction.
     """
 
-    __slots__ = ("base_offset", "base_sequence", "codec", "crc", "data", "headers", "keys", "max_timestamp", "node_id",
-                 "now_ms", "producer_epoch", "producer_id", "timestamps", "values")
+    __slots__ = ("base_offset", "base_sequence", "codec", "crc", "data", "headers", "is_transactional", "keys",
+                 "max_timestamp", "node_id", "now_ms", "producer_epoch", "producer_id", "timestamps", "values")
 
     def __init__(self, batch: ProducedBatch, base_offset: int, node_id: int, now_ms: int) -> None:
         self.base_offset = base_offset
@@ -63,6 +65,7 @@ class StoredBatch:
         self.now_ms = now_ms
         self.codec = batch.attributes & CODEC_MASK
         self.data = batch.data
+        self.is_transactional = batch.is_transactional
         self.crc = batch.crc
 
     @property
@@ -78,6 +81,14 @@ class StoredBatch:
     def __repr__(self) -> str:
         return (f"StoredBatch({self.base_offset}..{self.next_offset - 1}, producer {self.producer_id}/"
                 f"{self.producer_epoch}, sequence {self.base_sequence}, node {self.node_id}, at {self.now_ms} ms)")
+
+
+class Marker(NamedTuple):
+    """The end of a transaction in a log, where it takes one offset."""
+
+    offset: int
+    producer_id: int
+    is_commit: bool
 
 
 class Appended(NamedTuple):
@@ -172,8 +183,11 @@ class Witness:
         """
 
 
-    def on_stranger(self) -> None:
-        """See that a batch came for a topic or partition that there is not."""
+    def on_blamed(self, batch: ProducedBatch, code: int, record_errors: Sequence[Mapping[str, Any]]) -> None:
+        """See that a batch is refused because of some of its records, and what is said of each."""
+
+    def on_stranger(self, batch: ProducedBatch, code: int) -> None:
+        """See that a batch came for a topic or partition that there is not, and what is answered."""
 
 
 class ModelPartition:
@@ -183,10 +197,11 @@ class ModelPartition:
         producers: What the replicas remember, but those that have a memory of their own.
         start_offset: Where the log begins; `batches` has what was deleted before it, too.
         expired_count: How often a producer was forgotten because it had been silent for too long.
+        markers: The ends of transactions, in order.
     """
 
-    __slots__ = ("_apart", "batches", "end_offset", "expired_count", "index", "leader_epoch", "leader_id", "producers",
-                 "start_offset", "topic", "topic_id")
+    __slots__ = ("_apart", "batches", "end_offset", "expired_count", "index", "leader_epoch", "leader_id", "markers",
+                 "producers", "start_offset", "topic", "topic_id")
 
     def __init__(self, topic: str, topic_id: UUID, index: int, leader_id: int) -> None:
         self.topic = topic
@@ -198,6 +213,7 @@ class ModelPartition:
         self.end_offset = 0
         self.start_offset = 0
         self.expired_count = 0
+        self.markers: list[Marker] = []
         self.producers: dict[int, ProducerState] = {}
         self._apart: dict[int, dict[int, ProducerState]] = {}  # by node
 
@@ -276,6 +292,20 @@ class ModelPartition:
             fenced = memory[producer_id] = ProducerState(epoch)
             if state is not None:
                 fenced.stored_ms = state.stored_ms
+
+    def end_transaction(self, producer_id: int, epoch: int, *, is_commit: bool) -> None:
+        """Write the marker of a transaction's end; older epochs of the producer are 47 from now on."""
+        self.markers.append(Marker(self.end_offset, producer_id, is_commit))
+        self.end_offset += 1
+        for memory in (self.producers, *self._apart.values()):
+            state = memory.get(producer_id)
+            if state is None or epoch > state.epoch:
+                memory[producer_id] = ProducerState(epoch)
+
+    def is_committed(self, stored: StoredBatch) -> bool | None:
+        """Whether a batch of a transaction is committed; False where it is aborted, None where neither is known."""
+        return next((marker.is_commit for marker in self.markers
+                     if marker.producer_id == stored.producer_id and marker.offset > stored.base_offset), None)
 
     def restart(self) -> None:
         """Let every replica restart: of each producer the last batch alone is remembered, the snapshots have no more.

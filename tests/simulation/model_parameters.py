@@ -9,9 +9,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pyproducer.protocol.apis import ApiKeys
 from tests.simulation.model_faults import Interference
 from tests.simulation.model_log import KAFKA_4_1, Idempotence, Witness
 from tests.simulation.model_sasl import ModelListener
+
+
+@dataclass(frozen=True)
+class ModelClient:
+    """What is known of all who come: whoever says anything else has a bug.
+
+    Attributes:
+        client_id: In each request.
+        software_name: In ApiVersions.
+        produce_timeout_ms: In Produce: for how long its replicas may be waited for.
+        transaction_timeout_ms: In InitProducerId with a transactional id.
+        newest: By API the newest version that it knows; it uses that, or the broker's newest where that is older.
+    """
+
+    client_id: str
+    software_name: str
+    produce_timeout_ms: int
+    newest: Mapping[ApiKeys, int]
+    transaction_timeout_ms: int = 60_000
 
 
 @dataclass
@@ -42,6 +62,10 @@ class ModelParameters:
         producer_expiration_ms: producer.id.expiration.ms: how long a partition knows a producer of which it stores
             nothing; None: for ever.
         witness: Sees each batch.
+        transactions: "v1" or "v2" where there are coordinators of transactions, of brokers before Transactions V2 or
+            with them; None where nobody may have a transactional id.
+        may_want_login: Whether brokers announce SASL although anybody may come in.
+        client: Who comes; None for anybody.
     """
 
     produce_version: int = 13
@@ -66,3 +90,6 @@ class ModelParameters:
     authenticate_version: int = 2
     producer_expiration_ms: int | None = None
     witness: Witness = field(default_factory=Witness)
+    client: ModelClient | None = None
+    may_want_login: bool = False
+    transactions: str | None = None

@@ -21,6 +21,7 @@ from tests.simulation.model_batch import bug
 
 SASL_AUTHENTICATION_FAILED = 58
 
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256")  # what a listener offers who has given none
 _MECHANISM = "PLAIN"
 _LEAST_MS_BETWEEN_PROOFS = 1_000
 # From here on the ids of what authenticates; those of other requests begin at 0.

@@ -22,6 +22,7 @@ import struct
 import zlib
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pyproducer.client.resolver import ResolvedAddress, ThreadedResolver
@@ -31,22 +32,15 @@ from tests.simulation.faults import Fate, Faults
 from tests.simulation.ledger import Frame, Handed, Ledger
 from tests.simulation.manners import Manners, WatchedSelector
 from tests.simulation.model_broker import CLOSE_CONNECTION, ModelCluster
+from tests.simulation.names import address_of, node_at, node_named, number_of
 from tests.simulation.schedule import Scheduler
 
 _SIZE = struct.Struct(">i")
+_SPOKEN = {b"\x15\x03\x03\x00": "TLS", b"HTTP": "HTTP", b"SSH-": "SSH"}
 _PRODUCE = b"\0\0"
+_MOST = 2**31 - 1
 _LOOKS_EVERY = 3  # requests, at what producers hold of their memory
 _READABLE, _WRITABLE = selectors.EVENT_READ, selectors.EVENT_WRITE
-
-
-def address_of(node_id: int) -> str:
-    """The address at which a node listens."""
-    return f"10.0.0.{node_id}"
-
-
-def name_of(node_id: int) -> str:
-    """The name under which the model names a node."""
-    return f"broker-{node_id}"
 
 
 class SimPipe:
@@ -158,7 +152,7 @@ class SimSocket:
         self._is_up = False
         self._is_at_end = False
         self._is_closed = False
-        self._read_bytes = 0
+        self.read_bytes = 0
         self.connection: Connection | None = None
         self.poller: SimPoller | None = None
         network.numbers += 1
@@ -250,9 +244,9 @@ class SimSocket:
         count = self._network.faults.cut(min(len(view), len(self._arrived)))
         view[:count] = self._arrived[:count]
         del self._arrived[:count]
-        self._read_bytes += count
+        self.read_bytes += count
         if self.connection is not None:
-            self.connection.on_read(self.poller, self._read_bytes)
+            self.connection.on_read(self.poller, self.read_bytes)
         return count
 
     def close(self) -> None:
@@ -287,11 +281,34 @@ class Connection:
         self._window_bytes = network.faults.window_bytes()
         self._latency_ms = network.faults.latency_ms
         # Produce requests: handed over and not written, written and not arrived; answers, by where they end.
+        self._handed: list[Handed] = []
         self._unwritten: deque[Handed] = deque()
         self._unarrived: deque[Handed] = deque()
         self._unread: deque[tuple[int, Handed]] = deque()
         self._written = bytearray()
         self._answered_bytes = 0
+        self.is_garbled = False  # an answer made no sense
+        self.stranger: bytes | None = None  # what it says that is no broker
+
+    @property
+    def spoke(self) -> str:
+        """What a stranger speaks, for a client that has read so much of it; "" where nobody can tell."""
+        known = self.stranger is not None and self._sock.read_bytes >= _SIZE.size
+        return _SPOKEN.get(self.stranger[:4], "") if known and self.stranger is not None else ""
+
+    def welcome(self) -> None:
+        """The connection was accepted, perhaps by a stranger; some speak first."""
+        self.stranger = self._network.faults.on_accepted()
+        if self.stranger is not None and (not self.stranger or self.stranger.startswith(b"SSH")):
+            self._be_strange()
+
+    def _be_strange(self) -> None:
+        assert self.stranger is not None
+        said = self.stranger
+        self._is_broken = True
+        at_ms = self._scheduler.now_ms + self._latency_ms()
+        self._scheduler.at(at_ms, lambda: self._sock.on_bytes(said))
+        self._scheduler.at(at_ms, lambda: self._sock.on_end(0))
 
     @property
     def has_bytes_on_the_way(self) -> bool:
@@ -303,11 +320,19 @@ class Connection:
 
     # -- from the client
 
-    def on_handed(self, data: bytes, client: object) -> None:
+    def on_handed(self, data: bytes, client: object) -> Handed:
         """A Produce request is handed over, to be written."""
         handed = self._network.ledger.on_handed(data, self.number, self.node_id, self._scheduler.now_ms, client)
+        self._handed.append(handed)
         self._unwritten.append(handed)
         self._unarrived.append(handed)
+        return handed
+
+    def note_end(self, *how: str) -> None:
+        """The client knows that it ended, in one of these ways."""
+        for handed in self._handed:
+            if not handed.read_number and not handed.ends:
+                handed.ends = how
 
     def _note_written(self, piece: bytes) -> None:
         written = self._written
@@ -352,6 +377,9 @@ class Connection:
         if was_full:
             self._sock._changed()
         if self._is_broken or not self._network.cluster.is_alive(self.node_id):
+            return
+        if self.stranger is not None:
+            self._be_strange()
             return
         received = self._received
         received += piece
@@ -403,6 +431,20 @@ class Connection:
         framed = Frame(_SIZE.pack(len(answer)) + answer)
         framed.handed = handed
         return framed
+
+    def garble(self, answer: bytes, chance: random.Random) -> bytes:
+        """Return an answer that makes no sense: of another request, or cut short.
+
+        What was answered is not read from it.
+        """
+        self.is_garbled = True
+        kind = chance.random()
+        payload = answer[_SIZE.size:]
+        if kind < 0.5:
+            payload = _SIZE.pack((_SIZE.unpack_from(payload)[0] + 1) & _MOST) + payload[_SIZE.size:]
+        else:
+            payload = payload[:-1]
+        return _SIZE.pack(len(payload)) + payload
 
     def answer(self, data: bytes | None, delay_ms: int = 0) -> None:
         """Send an answer back, in pieces, behind those before it."""
@@ -456,6 +498,7 @@ class Network:
     Attributes:
         look_at_memory: Compares what producers hold with what is on its way.
         trace: A hash of all that clients sent, and when: that of two runs which are the same.
+        address_count: How many addresses a name has.
     """
 
     look_at_memory: Callable[[], None]
@@ -471,13 +514,14 @@ class Network:
         self.request_count = 0
         self.unanswered_count = 0
         self.trace = 0
+        self.address_count = 1
         self.connections: list[Connection] = []
 
     def connect(self, sock: SimSocket, address: tuple[Any, ...]) -> Connection:
         """Begin to connect a socket; how that ends it is told."""
-        node_id = int(address[0].rsplit(".", 1)[1])
+        node_id = node_at(address[0])
         connection = Connection(self, sock, node_id)
-        fate = self.faults.on_connect(node_id)
+        fate = self.faults.on_connect(number_of(address[0]))
         at_ms = self.scheduler.now_ms + self.faults.latency_ms()
         if fate is Fate.LOST:
             return connection
@@ -487,6 +531,8 @@ class Network:
             if not refused:
                 self.connections.append(connection)
             sock.on_connected(errno.ECONNREFUSED if refused else 0)
+            if not refused:
+                connection.welcome()
 
         self.scheduler.at(at_ms, decide)
         return connection
@@ -504,26 +550,25 @@ class Network:
         """Make that of a client whose manners are watched."""
         self.ledger.on_renewed(manners)
         self.faults.on_make_selector()
-        return WatchedSelector(manners, make_socket=self._make_socket, make_poller=lambda: SimPoller(self, manners),
-                               newest_connection=lambda: self._newest_socket.connection, **settings)
-
-    def _make_socket(self, _family: int, _kind: int) -> SimSocket:
-        self._newest_socket = SimSocket(self)
-        return self._newest_socket
+        return WatchedSelector(manners, make_socket=lambda: SimSocket(self),
+                               make_poller=lambda: SimPoller(self, manners), **settings)
 
     def make_wakeup(self) -> Wakeup:
         return SimWakeup(self.scheduler)
 
-    def make_resolver(self, wakeup: Callable[[], None], start_thread: Any) -> ThreadedResolver:
-        return ThreadedResolver(wakeup, resolve=self._resolve, name_of=lambda _address: None,
+    def make_resolver(self, manners: Manners, wakeup: Callable[[], None], start_thread: Any) -> ThreadedResolver:
+        return ThreadedResolver(wakeup, resolve=partial(self._resolve, manners), name_of=lambda _address: None,
                                 start_thread=start_thread)
 
-    def _resolve(self, host: str, port: int) -> list[ResolvedAddress]:
+    def _resolve(self, manners: Manners, host: str, port: int) -> list[ResolvedAddress]:
         scheduler = self.scheduler
+        manners.lookup_ms[host] = scheduler.now_ms
         delay_ms, error = self.faults.on_lookup()
         until_ms = scheduler.now_ms + delay_ms
         while scheduler.now_ms < until_ms:
             scheduler.block(None, until_ms)
         if error is not None:
+            manners.failed_lookups[host].add("simulated")
             raise error
-        return [ResolvedAddress(socket.AF_INET, (address_of(int(host.rsplit("-", 1)[1])), port))]
+        return [ResolvedAddress(socket.AF_INET, (address_of(node_named(host), number), port))
+                for number in range(self.address_count)]

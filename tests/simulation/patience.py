@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from pyproducer.common.errors import ApiError, IllegalStateError, KafkaError, KafkaTimeoutError
+from pyproducer.common.errors import UNKNOWN, ApiError, IllegalStateError, KafkaError, KafkaTimeoutError
 from pyproducer.sender.freeze import longest_pause_ms
+from pyproducer.transaction.transaction_manager import ID_EXPIRATION_MS, SILENCE_LIMIT_MS
 from tests.simulation.faults import Faults
 from tests.simulation.ledger import Ledger
 from tests.simulation.plan import Parameters
@@ -20,6 +21,7 @@ from tests.simulation.workload import Sent, Workload
 
 # Of a world that is well again: requests that nobody answers time out, and names and nodes are tried again.
 _LONGEST_CURE_MS = 30_000
+_MEMORY_MS = ID_EXPIRATION_MS - SILENCE_LIMIT_MS
 
 
 class Patience:
@@ -37,7 +39,8 @@ class Patience:
                  checks: Counter[str]) -> None:
         self._records = workload.records
         self._props = parameters.props
-        self._has_others = bool(parameters.powers & {"two_producers", "asyncio"})
+        self._given_up = workload.given_up
+        self._has_others = bool(parameters.powers & {"two_producers", "asyncio", "transactions"})
         self._faults = faults
         self._ledger = ledger
         self._checks = checks
@@ -79,8 +82,9 @@ class Patience:
         mates = self._ledger.mates
         for record in self._records:
             error = record.told_error
-            if record.row is not None or not _is_given_up(error):
-                continue
+            if record.row is not None or record.value in self._given_up or not _is_given_up(error) or (
+                    error.outcome == UNKNOWN and self._faults.clock.slept_ms >= _MEMORY_MS):
+                continue  # in doubt, and sent first before a sleep for which brokers remember nobody
             since_ms = began_ms[id(record.future._result)]
             if record.value in mates:
                 since_ms = min(since_ms, *(sent_ms[mate] for batch in mates[record.value] for mate in batch))
@@ -93,11 +97,21 @@ class Patience:
             # It was seen in the sleep of one producer; another one may have meant to sleep for longer.
             unsure_ms = pause_ms if self._has_others else 0
             took_ms -= sum(ms - unsure_ms for at_ms, ms in self._faults.freezes
-                           if since_ms < at_ms and at_ms + ms <= record.told_ms and ms > shortest_ms)
+                           if since_ms < at_ms and at_ms + ms <= record.told_ms and ms > shortest_ms
+                           and self._moves_deadlines(at_ms + ms))
             self._checks["patience"] += 1
             if took_ms < self._props["delivery.timeout.ms"]:
                 self._wrong.append(f"{record} failed after {took_ms} ms, before delivery.timeout.ms was over: "
                                    f"{error!r}")
+
+    def _moves_deadlines(self, ended_ms: int) -> bool:
+        """Whether all producers move their deadlines by a freeze that ended then.
+
+        Others than the one in whose sleep it came may be in a turn: the second of these within delivery.timeout.ms is
+        taken for a callback.
+        """
+        return not self._has_others or not any(
+            0 < ended_ms - (at_ms + ms) <= self._props["delivery.timeout.ms"] for at_ms, ms in self._faults.freezes)
 
     def _may_be_first(self, other: Sent, record: Sent) -> bool:
         """Whether a record of which nobody knows may have begun the batch of one that never left."""
@@ -112,7 +126,8 @@ def _is_given_up(error: Any) -> bool:
     if isinstance(error, KafkaTimeoutError):
         return error.phase == "delivery"
     # 45, and 59: where the broker's numbers say that no retry by these numbers heals it.
-    return error.retriable and not (isinstance(error, ApiError) and error.code in (45, 59))
+    # METADATA: brokers have said for long enough that there is no such topic.
+    return error.retriable and not (isinstance(error, ApiError) and (error.code in (45, 59) or error.api == "METADATA"))
 
 
 def _is_beside(metadata: Any, record: Sent) -> bool:

@@ -29,7 +29,9 @@ LATER_FAULTS = ("send_memory", "codec_memory")
 # Only where a mixture of powers.py has them.
 POWER_FAULTS = ("forget_any", "stale_hint", "wrong_hint", "omit_partition", "extra_partition", "false_success",
                 "omit_topic", "hide_node", "metadata_error", "odd_versions", "add_partitions", "fence",
-                "restart_replicas")
+                "restart_replicas", "strange_peer", "wants_login", "odd_name", "unencodable", "record_errors", "garble")
+# Only where there is a transactional producer.
+TRANSACTION_FAULTS = ("coordinator_move", "coordinator_error", "slow_completion", "other_producer")
 # Only where the brokers ask who is there.
 LOGIN_FAULTS = ("refuse_login",)
 
@@ -75,6 +77,11 @@ class Parameters:
         node_versions: The highest Produce and Metadata of nodes that are older than the others.
         producer_expiration_ms: After how long without a record a partition forgets its producers.
         silence_ms: For how long the application is silent now and then.
+        address_count: How many addresses a name has.
+        transactions: "v1" or "v2" where there is a transactional producer.
+        transaction_timeout_ms: transaction.timeout.ms.
+        dead_addresses: Numbers of those at which nobody listens.
+        batch_growth: How often batch.size a batch may grow to behind another one that waits; 1 where it was set.
     """
 
     node_count: int
@@ -114,6 +121,16 @@ class Parameters:
     node_versions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     producer_expiration_ms: int | None = None
     silence_ms: int = 0
+    transactions: str | None = None
+    transaction_timeout_ms: int = 60_000
+    address_count: int = 1
+    dead_addresses: frozenset[int] = frozenset()
+    batch_growth: int = 1
+
+    @property
+    def has_topic_ids(self) -> bool:
+        """Whether brokers tell topic ids, and take them."""
+        return self.metadata_version >= 10 and self.produce_version >= 13
 
 
 def draw(plan: Plan) -> Parameters:
@@ -188,4 +205,6 @@ def draw(plan: Plan) -> Parameters:
         props.update({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": (
             "org.apache.kafka.common.security.plain.PlainLoginModule required "
             f'username="{listener.user}" password="{listener.password}";')})
+    if window_bytes == 1_000_000:  # else they would not arrive in time
+        parameters = replace(parameters, batch_growth=plan.stream("growth").choice((1, 1, 4, 16)))
     return powers.draw(plan.seed, plan.stream("powers"), parameters)

@@ -12,6 +12,7 @@ three rare things together are too rare for chance.
     append_time      topics that keep the broker's time
     auto_create      a topic that is made when it is asked for
     expiry           producers forgotten after a silence, as Kafka does
+    many_addresses   names have several addresses, and at some of them nobody listens
     (each of plan.POWER_FAULTS)
 
 Another third has an application of its own kind:
@@ -20,6 +21,12 @@ Another third has an application of its own kind:
     small_requests   max.request.size is small
     two_producers    on one cluster; each caller has one of them
     asyncio          an event loop with an AsyncKafkaProducer of its own, see event_loop.py
+    no_topic         some records are for a topic that there is not
+    raises           pyproducer.on.unretrieved is "raise"
+    few_retries      retries is small
+    meetings         callers wait for several futures at once, see meetings.py
+    forks            the process forks in the middle of it, see forks.py
+    transactions     a thread has a transactional producer of its own, see transactional.py
 
 judges() says which checks judge each; `python -m tests.simulation --powers` says how often they did.
 
@@ -39,10 +46,10 @@ if TYPE_CHECKING:
     from tests.simulation.plan import Parameters
 
 CLUSTERS = ("old_brokers", "late_epoch", "init_version", "api_versions", "mixed_versions", "append_time",
-            "auto_create", "expiry")
+            "auto_create", "expiry", "many_addresses")
 APPLICATIONS = ("done_callbacks", "interceptor", "serializer", "partitioner", "null_values", "small_requests",
-                "two_producers", "asyncio")
-_CLOSED_AT_THE_END = ("two_producers", "asyncio")
+                "two_producers", "asyncio", "no_topic", "raises", "few_retries", "meetings", "forks", "transactions")
+_CLOSED_AT_THE_END = ("two_producers", "asyncio", "transactions")
 OPENINGS = ("refused_lost", "passing", "passing_lost", "split_codec", "split_refused", "first_split",
             "forgotten_lost", "recreated_lost", "torn_turn", "fenced_lost", "left_out", "restarted_lost")
 _ONCE = ("stored once", "order")
@@ -56,11 +63,19 @@ _JUDGED_BY = {
     "metadata_error": ("life",),
     "odd_versions": ("told as stored",),
     "add_partitions": ("partition of the key",),
+    "many_addresses": ("life", "explanations"), "strange_peer": ("explanations",), "wants_login": ("explanations",),
+    "odd_name": ("explanations",), "unencodable": ("told not_sent",), "record_errors": ("blame",),
+    "garble": ("explanations",),
+    "no_topic": ("absence",), "raises": ("raises",), "few_retries": ("retries",), "meetings": ("meetings",),
+    "forks": ("forks",), "transactions": ("transactions", "in a transaction"),
+    "coordinator_move": ("transactions",), "coordinator_error": ("transactions",),
+    "slow_completion": ("transactions",), "other_producer": ("transactions",),
     "fence": ("stored once", "told unknown"), "restart_replicas": (*_ONCE, "told as heard"),
     "done_callbacks": ("done callback once", "done callback order"), "interceptor": ("interceptor",),
     "serializer": ("serializer",), "partitioner": ("partition chosen by the application",), "null_values": ("content",),
     "small_requests": ("request size",), "two_producers": _ONCE,
-    "asyncio": ("await says what the future says", "cancelled", "withdrawn"), "codec_memory": ("codec",),
+    "asyncio": ("await says what the future says", "await of another's", "cancelled", "withdrawn"),
+    "codec_memory": ("codec",),
     "freeze": ("patience",), "suspend": ("patience",), "wall_jump": ("patience",), "throttle": ("told as stored",),
 }
 MOST_SILENCES = 2
@@ -81,10 +96,10 @@ def silence_limit_ms() -> int:
 
 def judges() -> dict[str, tuple[str, ...]]:
     """Return all powers, openings and faults, each with the checks that judge it."""
-    from tests.simulation.plan import FAULTS, LATER_FAULTS, LOGIN_FAULTS, POWER_FAULTS
+    from tests.simulation.plan import FAULTS, LATER_FAULTS, LOGIN_FAULTS, POWER_FAULTS, TRANSACTION_FAULTS
 
     names = (*CLUSTERS, *APPLICATIONS, *POWER_FAULTS, *(f"opening {name}" for name in OPENINGS), *FAULTS,
-             *LATER_FAULTS, *LOGIN_FAULTS)
+             *LATER_FAULTS, *LOGIN_FAULTS, *TRANSACTION_FAULTS)
     return {name: _JUDGED_BY.get(name, _ONCE) for name in names if name != "strike"}  # which is the swarm's
 
 
@@ -103,11 +118,15 @@ def draw(seed: int, chance: random.Random, parameters: Parameters) -> Parameters
                 parameters.fault_rates[name] = (0.2 + chance.random()) * weight
             else:
                 parameters = _CLUSTERS[name](chance, parameters)
+        if parameters.listener is not None:
+            parameters.fault_rates.pop("wants_login", None)  # it has one
         if "metadata_error" in names:
             parameters = replace(parameters, metadata_version=13)
         for name in names:
             for kind, least in _SHOWN_BY.get(name, {}).items():
                 parameters.fault_rates[kind] = max(least, parameters.fault_rates.get(kind, 0.0))
+        if "record_errors" in names:
+            parameters = replace(parameters, produce_version=max(9, parameters.produce_version))
         if "wrong_hint" in names or "stale_hint" in names:
             parameters = replace(parameters, produce_version=max(10, parameters.produce_version))
     if seed % _EVERY == 1:
@@ -121,11 +140,39 @@ def _with_application(chance: random.Random, parameters: Parameters, turn: int) 
     names = {APPLICATIONS[turn % len(APPLICATIONS)], *chance.sample(APPLICATIONS, chance.choice((0, 1, 1, 2)))}
     if "small_requests" in names:
         parameters.props["max.request.size"] = chance.choice((250, 500, 2000))
+    if "raises" in names:
+        names.discard("asyncio")  # whose loop has no place where it could be raised
+        parameters.props["pyproducer.on.unretrieved"] = "raise"
+    if "transactions" in names:
+        names -= {"asyncio", "two_producers", "interceptor", "serializer", "partitioner", "null_values", "few_retries"}
+        parameters = _with_transactions(chance, parameters)
+    if "few_retries" in names:
+        parameters.props["retries"] = chance.choice((1, 2, 3) if parameters.props["enable.idempotence"] else (0, 1, 3))
+    if "no_topic" in names:
+        # Brokers are asked for it again and again; and where they tell no leader epochs, without a longer backoff.
+        parameters.props.update({"max.block.ms": max(5000, parameters.props["max.block.ms"]), "retry.backoff.ms": 100})
     if "asyncio" in names and chance.random() < 0.6:  # its tasks wait for memory, and for each other
         parameters.props.update({"buffer.memory": 5000, "batch.size": min(1000, parameters.props["batch.size"])})
     if names & set(_CLOSED_AT_THE_END):
         parameters = replace(parameters, close_kind="flush_then_close", caller_count=max(2, parameters.caller_count))
     return replace(parameters, powers=frozenset(names))
+
+
+def _with_transactions(chance: random.Random, parameters: Parameters) -> Parameters:
+    """Have a transactional producer, and what may happen to it; brokers forget nobody, and lie to nobody."""
+    from tests.simulation.plan import TRANSACTION_FAULTS
+
+    parameters.props.update({"enable.idempotence": True, "acks": "all",
+                             "max.block.ms": chance.choice((5000, 60_000, 60_000))})
+    parameters.props.pop("retries", None)
+    for kind in ("forget_producer", "recreate_topic", "error_after", "memory_error", "strike"):
+        parameters.fault_rates.pop(kind, None)
+    weight = chance.choice((0.0, 0.5, 1.0, 2.0))
+    parameters.fault_rates.update((kind, weight * chance.random()) for kind in TRANSACTION_FAULTS)
+    is_v2 = chance.random() < 0.6
+    return replace(parameters, transactions="v2" if is_v2 else "v1", produce_version=13 if is_v2 else chance.choice(
+        (9, 11, 12, 13)), metadata_version=13 if is_v2 else chance.choice((9, 12, 13)),
+        transaction_timeout_ms=chance.choice((10_000, 60_000, 60_000)))
 
 
 def _old_brokers(chance: random.Random, parameters: Parameters) -> Parameters:
@@ -163,6 +210,12 @@ def _append_time(chance: random.Random, parameters: Parameters) -> Parameters:
     return replace(parameters, log_append_time_topics=frozenset(chance.sample(topics, chance.randint(1, len(topics)))))
 
 
+def _many_addresses(chance: random.Random, parameters: Parameters) -> Parameters:
+    count = chance.choice((2, 3))
+    return replace(parameters, address_count=count, dead_addresses=frozenset(
+        chance.sample(range(count), chance.randint(1, count - 1))))
+
+
 def _auto_create(chance: random.Random, parameters: Parameters) -> Parameters:
     return replace(parameters, missing_topic="made", topics={**parameters.topics, "made": chance.choice((1, 2, 3))})
 
@@ -184,10 +237,15 @@ def _expiry(chance: random.Random, parameters: Parameters) -> Parameters:
 
 _CLUSTERS = {"old_brokers": _old_brokers, "late_epoch": _late_epoch, "init_version": _init_version,
              "api_versions": _api_versions, "mixed_versions": _mixed_versions, "append_time": _append_time,
-             "auto_create": _auto_create, "expiry": _expiry}
+             "auto_create": _auto_create, "expiry": _expiry, "many_addresses": _many_addresses}
 
 
 def _with_opening(chance: random.Random, parameters: Parameters, opening: str) -> Parameters:
+    from tests.simulation.plan import TRANSACTION_FAULTS
+
+    for kind in TRANSACTION_FAULTS:
+        parameters.fault_rates.pop(kind, None)
+    parameters = replace(parameters, transactions=None, powers=parameters.powers - {"transactions"})
     faults_last_ms, has_silences = parameters.faults_last_ms, bool(parameters.silence_ms)
     parameters.props.update({
         "enable.idempotence": True, "acks": "all", "max.in.flight.requests.per.connection": 5, "batch.size": 400,

@@ -42,27 +42,29 @@ class SimThread:
 
     Attributes:
         name: For the story.
+        ident: The operating system's thread, once it runs.
         is_runnable: Whether it may be given the baton.
         waits_for: What it waits for, while it is not.
         deadline_ms: When it goes on in any case, or None.
-        pending: What its wait is to raise, as a signal's handler does.
+        pending: What its wait is to raise, or to call, as a signal's handler does.
         is_interruptible: Whether exceptions from outside may come at all: not where no signal arrives.
         is_over: Whether it ended.
         is_held: Whether the machine has no time for it: nothing comes from outside then.
     """
 
-    __slots__ = ("deadline_ms", "gate", "is_held", "is_interruptible", "is_over", "is_runnable", "name",
+    __slots__ = ("deadline_ms", "gate", "ident", "is_held", "is_interruptible", "is_over", "is_runnable", "name",
                  "pending", "timed_out", "waits_for")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.ident = 0
         self.gate = _thread.allocate_lock()
         self.gate.acquire()
         self.is_runnable = True
         self.waits_for: object = None
         self.deadline_ms: int | None = None
         self.timed_out = False
-        self.pending: BaseException | None = None
+        self.pending: BaseException | Callable[[], object] | None = None
         self.is_interruptible = False
         self.is_over = False
         self.is_held = False
@@ -86,12 +88,18 @@ class Scheduler:
         pauses: How many there were.
         switches: How often the baton went to another thread.
         trace: Installs a tracer in a thread that begins; None for none.
+        is_alone: Whether this is a child process, where no other thread is, or is about to be: who waits for a time has
+            it at once, and whoever waits for somebody would do so for ever. Of all schedulers: a producer of a seed
+            before may still be there.
     """
+
+    is_alone = False
 
     def __init__(self, chance: random.Random, *, switch_rate: float, tick_rate: float, longest_tick_ms: int,
                  is_telling: bool, hold_rate: float = 0.0) -> None:
         self.now_ms = 1_000
         self.main = SimThread("main")
+        self.main.ident = _thread.get_ident()
         self.current = self.main
         self.failure: str | None = None
         self.is_telling = is_telling
@@ -125,7 +133,7 @@ class Scheduler:
 
     def pause(self) -> None:
         """Perhaps let another thread go on here, or time pass."""
-        if self._is_in_event:
+        if self._is_in_event or self.is_alone:
             return
         self.pauses += 1
         draw = self._random()
@@ -151,11 +159,13 @@ class Scheduler:
 
     def switch(self) -> None:
         """Let any thread that can go on do so, this one included."""
-        if not self._is_in_event:
+        if not (self._is_in_event or self.is_alone):
             self._dispatch(self.current)
 
     def block(self, waits_for: object, deadline_ms: int | None) -> bool:
         """Wait until `wake(waits_for)`; False when the deadline came first. It may wake for nothing."""
+        if self.is_alone:
+            return self._sleep_alone(waits_for, deadline_ms)
         me = self.current
         me.is_runnable = False
         me.waits_for = waits_for
@@ -163,9 +173,17 @@ class Scheduler:
         me.timed_out = False
         self._dispatch(me)
         if me.pending is not None and me.is_interruptible:
-            raised, me.pending = me.pending, None
-            raise raised
+            pending, me.pending = me.pending, None
+            if isinstance(pending, BaseException):
+                raise pending
+            pending()
         return not me.timed_out
+
+    def _sleep_alone(self, waits_for: object, deadline_ms: int | None) -> bool:
+        if deadline_ms is None:
+            raise SimulationFailed(f"in a child process somebody waits for {waits_for!r}, for ever")
+        self.now_ms = max(self.now_ms, deadline_ms)
+        return False
 
     def wake(self, waited_for: object) -> None:
         """Let those go on who wait for it."""
@@ -173,10 +191,10 @@ class Scheduler:
             if not thread.is_runnable and thread.waits_for is waited_for:
                 thread.is_runnable = True
 
-    def interrupt(self, thread: SimThread, raised: BaseException) -> None:
-        """Raise in a thread that waits, as a signal's handler does."""
+    def interrupt(self, thread: SimThread, handler: BaseException | Callable[[], object]) -> None:
+        """Raise in a thread that waits, or call something there, as a signal's handler does."""
         if not thread.is_runnable and thread.is_interruptible and not thread.is_held:
-            thread.pending = raised
+            thread.pending = handler
             thread.is_runnable = True
 
     # -- time
@@ -255,6 +273,7 @@ class Scheduler:
         return thread
 
     def _run(self, thread: SimThread, run: Callable[[], None]) -> None:
+        thread.ident = _thread.get_ident()
         thread.gate.acquire()
         try:
             if self.trace is not None:
@@ -379,6 +398,15 @@ class SimRLock:
 
     def _is_owned(self) -> bool:
         return self._owner is self._scheduler.current
+
+    def _release_save(self) -> None:
+        """Have nobody hold it: in a child process, see release_in_child."""
+        if self._owner is None:
+            raise RuntimeError("cannot release un-acquired lock")
+        self._owner, self._count = None, 0
+
+    def _at_fork_reinit(self) -> None:
+        self._owner, self._count = None, 0
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         scheduler = self._scheduler

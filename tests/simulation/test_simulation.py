@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.simulation.coverage import all_moves
-from tests.simulation.plan import FAULTS, LATER_FAULTS, LOGIN_FAULTS, POWER_FAULTS, Plan, draw
+from tests.simulation.plan import FAULTS, LATER_FAULTS, LOGIN_FAULTS, POWER_FAULTS, TRANSACTION_FAULTS, Plan, draw
 from tests.simulation.powers import APPLICATIONS, CLUSTERS, OPENINGS, judges
 from tests.simulation.schedule import LONGEST_HOLD_MS, Scheduler, SimLock, SimRLock, SimulationFailed
 from tests.support.patience import PROGRAM_S
@@ -27,6 +27,8 @@ MUST_BE_REACHED = {
     "batch RETRY > DONE", "batch LATE > DONE", "batch SPLIT > DONE", "batch DRAINED > RETRY", "life OPEN > CLOSING",
     "life CLOSING > CLOSED", "life OPEN > DEAD",
     "connection READY + REAUTHENTICATE", "connection REAUTHENTICATING + REAUTHENTICATED",
+    "transaction COMMITTING + ENDED", "transaction ABORTING + ENDED", "transaction COMMITTING + EPOCH_NEEDED",
+    "transaction IN_TRANSACTION + FAIL", "transaction PREPARED + COMMIT",
     "connection CHECKING_API_VERSIONS + FAIL_AUTH", "connection AUTHENTICATION_FAILED + CONNECT",
 }
 # What each check must have judged in some seed: one that judges nobody proves nothing.
@@ -35,9 +37,14 @@ MUST_BE_JUDGED = {
     "timestamp of the log", "partition given", "partition of the key", "partition of the key, of all there are",
     "told as stored", "told as heard", "told not_sent", "told rejected", "told unknown", "acks=0 written", "refused",
     "rows told", "rows failed", "rows in order", "callback once", "callback order", "done callback once",
-    "done callback order", "backoff", "backoff since the answer", "memory", "memory held", "memory back", "interceptor",
-    "serializer", "partition chosen by the application", "request size", "codec", "patience", "liveness", "life",
-    "linger", "await says what the future says", "cancelled", "withdrawn",
+    "done callback order", "backoff", "backoff since the answer", "memory", "memory held", "memory back",
+    "interceptor", "serializer", "partition chosen by the application", "request size", "codec", "patience",
+    "liveness", "life", "linger", "await says what the future says", "cancelled", "withdrawn", "waits with a limit",
+    "failures by topic", "metrics", "error codes", "fatal", "leader epochs", "explanations", "answers in time",
+    "attempts", "codes", "blame", "expiry", "limits", "totals", "latency", "lines of failures", "unseen", "partitions",
+    "time to send", "no memory", "await of another's", "markers", "TLS", "raises", "meetings", "forks",
+    "refused in a callback", "states", "absence", "retries", "rest", "transactions", "in a transaction",
+    "transactions committed", "transactions aborted", "calls of transactions", "abortable",
 }
 
 
@@ -63,7 +70,8 @@ def missing_of(lines: list[dict[str, Any]], moves: set[str]) -> set[str]:
     judged = {check for line in lines for check, count in line["checks"].items() if count}
     drawn = {power for line in lines for power in line["powers"]}
     fates = {fate for line in lines for fate in line["fates"]}
-    kinds = {*FAULTS, *LATER_FAULTS, *LOGIN_FAULTS, *POWER_FAULTS, *(f"opening {name}" for name in OPENINGS)}
+    kinds = {*FAULTS, *LATER_FAULTS, *LOGIN_FAULTS, *POWER_FAULTS, *TRANSACTION_FAULTS,
+             *(f"opening {name}" for name in OPENINGS)}
     assert judges().keys() == {*kinds, *CLUSTERS, *APPLICATIONS} - {"strike"}
     assert {check for checks in judges().values() for check in checks} <= MUST_BE_JUDGED | {"excused: lies"}
     return (MUST_BE_REACHED - moves | MUST_BE_JUDGED - judged | kinds - {"strike"} - fired
@@ -104,8 +112,8 @@ def test_plan_when_two_seeds_are_drawn_then_they_differ_and_each_is_the_same_aga
     assert draw(Plan(1)) == draw(Plan(1))
     assert len({repr(draw(Plan(seed))) for seed in range(50)}) == 50
     assert Plan(1).stream("a").random() != Plan(1).stream("b").random()
-    assert {*FAULTS, *LATER_FAULTS, *LOGIN_FAULTS, *POWER_FAULTS} == {
-        kind for seed in range(60) for kind in draw(Plan(seed)).fault_rates}
+    assert {*FAULTS, *LATER_FAULTS, *LOGIN_FAULTS, *POWER_FAULTS, *TRANSACTION_FAULTS} == {
+        kind for seed in range(110) for kind in draw(Plan(seed)).fault_rates}
 
 
 def test_plan_when_some_dozen_seeds_are_drawn_then_all_powers_and_openings_are_and_some_seeds_have_none() -> None:

@@ -5,52 +5,71 @@ Source:  ours.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import logging
 import time
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from pyproducer import DeliverySummary, KafkaProducer, ProducerDeadError
-from pyproducer.accumulator.life import Life, LifeState
+from pyproducer import DeliveryFailedError, DeliverySummary, KafkaProducer, ProducerDeadError, hotpath
+from pyproducer.accumulator.life import UNOWNED, Life, LifeState
 from pyproducer.accumulator.partition_sequence import PartitionSequence
 from pyproducer.accumulator.producer_batch import ProducerBatch
-from pyproducer.common.errors import NOT_SENT, BufferExhaustedError, KafkaError
+from pyproducer.client import connections
+from pyproducer.common import sender_log
+from pyproducer.common.cluster import Node
+from pyproducer.common.errors import (
+    NOT_SENT,
+    ApiError,
+    BufferExhaustedError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+)
 from pyproducer.common.waiting import Locks
 from pyproducer.hotpath import _python
 from pyproducer.producer import process_life
 from pyproducer.producer.surroundings import Surroundings
+from pyproducer.producer.waiting_room import UNKNOWN_TOPIC_MS
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.compression import Compressor
 from pyproducer.record.layout import MAX_SEQUENCE, Buffer
+from pyproducer.sender.turns import ASIDE_MS
 from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch, TransactionManager
-from tests.simulation import lines
+from tests.simulation import circles, lines, meetings
 from tests.simulation.application import Application
 from tests.simulation.broker_faults import BrokerFaults
 from tests.simulation.checker import BY_KEY, Checker, murmur2
+from tests.simulation.error_facts import ErrorFacts
 from tests.simulation.event_loop import AsyncCaller
 from tests.simulation.faults import Faults
 from tests.simulation.ledger import Ledger
-from tests.simulation.manners import Manners
+from tests.simulation.log_watch import LogWatch
+from tests.simulation.manners import LATE_MS, Manners
 from tests.simulation.model_broker import ModelCluster
-from tests.simulation.model_parameters import ModelParameters
-from tests.simulation.network import Network, name_of
+from tests.simulation.model_parameters import ModelClient, ModelParameters
+from tests.simulation.names import name_of
+from tests.simulation.network import Network
 from tests.simulation.opening import Opening
 from tests.simulation.plan import Parameters, Plan, draw
 from tests.simulation.schedule import Scheduler, SimClock, SimLock, SimRLock, SimThread, SimulationFailed
-from tests.simulation.workload import FEWEST_ACKNOWLEDGED, FEWEST_FAULTS, IN_LOOP, Workload
+from tests.simulation.totals import Totals
+from tests.simulation.transactional import LONGEST_REQUEST_BYTES, TRANSACTIONAL_ID, TransactionalCaller
+from tests.simulation.workload import FEWEST_ACKNOWLEDGED, FEWEST_FAULTS, IN_LOOP, NO_TOPIC, Workload
 
 # Ten turns that fail, with a pause of 100 ms behind each, and one in a long sleep before.
 _DYING_MS = 5000
-# What a turn of the sender may be late: ticks of the clock, a pause after a bug.
-_SLACK_MS = 3000
 # As many ways of bytes at most does a record take whose connection is there: metadata first, and all of it in pieces.
 _HOPS = 40
 # Who asks for metadata that often knows of new partitions soon.
 _SHORT_AGE_MS = 5000
 _ADDS_IN_EVERY = 3  # seeds
+_OWN_TURNS = 6
+_CALLERS_TURNS = 0.5  # of the seeds
 # Above that one record alone does not fill a batch.
 _LARGE_BATCH_BYTES = 300
 
@@ -92,33 +111,23 @@ class Report:
         return self.fates["acknowledged"] < FEWEST_ACKNOWLEDGED or sum(self.fired.values()) < FEWEST_FAULTS
 
 
-class _Errors(logging.Handler):
-    """Keeps what the producer logs as an error: a bug, unless a fault explains it."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.lines: list[str] = []
-        self.setFormatter(logging.Formatter("%(message)s"))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(self.format(record))
-
-
 def run(plan: Plan) -> Report:
     """Run a seed."""
     report = Report(plan)
     began = time.perf_counter()
-    errors = _Errors()
+    watch = LogWatch()
     logger = logging.getLogger("pyproducer")
     before = logger.level, logger.propagate
-    logger.setLevel(logging.ERROR)
+    logger.setLevel(logging.WARNING)
     logger.propagate = False
-    logger.addHandler(errors)
+    logger.addHandler(watch)
     _python._murmur2_remembered.cache_clear()  # what an earlier seed left there would change where lines fall
     gc.disable()
-    world = World(plan, report, errors)
+    world = World(plan, report, watch)
     try:
-        world.run()
+        with (circles.found(world.scheduler), meetings.simulated(world.scheduler), world.odd_requests(),
+              world.lines_at_once()):
+            world.run()
     except SimulationFailed as failed:
         report.wrong.append(str(failed))
         world.abandon()
@@ -128,7 +137,7 @@ def run(plan: Plan) -> Report:
     finally:
         world.fill_report()
         world.let_go()
-        logger.removeHandler(errors)
+        logger.removeHandler(watch)
         logger.setLevel(before[0])
         logger.propagate = before[1]
         gc.enable()
@@ -169,7 +178,7 @@ class ForgetfulCompressor:
 class World:
     """A producer and all that is around it."""
 
-    def __init__(self, plan: Plan, report: Report, errors: _Errors) -> None:
+    def __init__(self, plan: Plan, report: Report, watch: LogWatch) -> None:
         self.plan = plan
         self.report = report
         self.parameters: Parameters = draw(plan)
@@ -192,28 +201,73 @@ class World:
                 log_append_time_topics=parameters.log_append_time_topics,
                 auto_create_partitions=parameters.topics.get(parameters.missing_topic or "", 0),
                 producer_expiration_ms=parameters.producer_expiration_ms, witness=self.ledger,
-                has_topic_ids=parameters.metadata_version >= 10 and parameters.produce_version >= 13,
+                has_topic_ids=parameters.has_topic_ids,
                 max_message_bytes=parameters.longest_message_bytes, interference=broker_faults,
                 required_acks=-1 if parameters.props["acks"] == "all" else int(parameters.props["acks"]),
+                client=self._client(), may_want_login="wants_login" in parameters.fault_rates,
                 listener=parameters.listener, authenticate_version=parameters.authenticate_version,
+                transactions=parameters.transactions,
                 addresses={node_id: (name_of(node_id), 9092) for node_id in range(parameters.node_count)}))
         broker_faults.cluster = self.cluster
         self.network = Network(self.scheduler, plan.stream("network order"), self.cluster, self.faults, self.ledger)
+        self.network.address_count = parameters.address_count
         self.manners: list[Manners] = []
+        watch.clients = self.manners
         self.ledger.cluster = self.cluster
         self.faults.ledger = self.ledger
         self.faults.clock = self.clock
         self.faults.cluster, self.faults.network = self.cluster, self.network
         self.faults.is_settled = self._is_settled
         self.application = Application(parameters.powers, plan.stream("application"))
-        self._errors = errors
+        self._watch = watch
+        watch.scheduler, watch.faults, watch.parameters = self.scheduler, self.faults, parameters
         self.producer: KafkaProducer | None = None
         self.producers: list[KafkaProducer] = []
         self.workload: Workload | None = None
+        self.transactional: TransactionalCaller | None = None
         self.summary: DeliverySummary | None = None
         if plan.swarm:
             tracer = lines.LineTracer(plan.stream("lines"), self.scheduler, self.faults, parameters)
             self.scheduler.trace = tracer.install
+
+    @staticmethod
+    @contextlib.contextmanager
+    def lines_at_once() -> Iterator[None]:
+        """Have each line of the log be written where it comes from: it is compared with what was there then."""
+        module: Any = sender_log
+        owner = module._owner_of_this_turn
+        module._owner_of_this_turn = lambda: None
+        try:
+            yield
+        finally:
+            module._owner_of_this_turn = owner
+
+    @contextlib.contextmanager
+    def odd_requests(self) -> Iterator[None]:
+        """Have some Produce requests be such that they cannot be encoded, as a bug in a schema would."""
+        module: Any = connections
+        build_request = module.build_request
+
+        def build(api_key: ApiKeys, *arguments: Any) -> Any:
+            if api_key is ApiKeys.PRODUCE:
+                self.faults.on_encode()
+            return build_request(api_key, *arguments)
+
+        if "unencodable" in self.parameters.fault_rates:
+            module.build_request = build
+        try:
+            yield
+        finally:
+            module.build_request = build_request
+
+    def _client(self) -> ModelClient:
+        """Return what a broker may expect of this producer."""
+        parameters = self.parameters
+        newest = {ApiKeys.METADATA: 13, ApiKeys.INIT_PRODUCER_ID: 5}
+        if not parameters.node_versions and "odd_versions" not in parameters.powers:  # else some tell no topic ids
+            newest[ApiKeys.PRODUCE] = 13 if parameters.has_topic_ids else 12
+        return ModelClient("simulated", "pyproducer", parameters.props["request.timeout.ms"], newest,
+                           parameters.transaction_timeout_ms)
 
     def _is_told(self, record: bytes) -> bool:
         """Whether the application was told what became of a record, by what tells it from all others."""
@@ -232,9 +286,9 @@ class World:
         return all(record.refused is not None or (record.future is not None and record.future.done())
                    for record in workload.records if record.topic == topic)
 
-    def _make_producer(self, stream: str) -> KafkaProducer:
+    def _make_producer(self, stream: str, props: Mapping[str, Any] | None = None) -> KafkaProducer:
         scheduler = self.scheduler
-        manners = Manners(scheduler, self.faults, self.parameters)
+        manners = Manners(scheduler, self.faults, self.parameters, self.report.checks, self._watch.talking)
         self.manners.append(manners)
         make: Any = SimLock, SimRLock  # what stands for the C types
         make_lock, make_rlock = make
@@ -243,20 +297,29 @@ class World:
             locks=Locks(lock=lambda: make_lock(scheduler), rlock=lambda: make_rlock(scheduler),
                         cell=lambda: make_lock(scheduler, is_locked=True)),
             start_thread=scheduler.start, make_wakeup=self.network.make_wakeup,
-            make_selector=partial(self.network.make_selector, manners), make_resolver=self.network.make_resolver)
+            make_selector=partial(self.network.make_selector, manners),
+            make_resolver=partial(self.network.make_resolver, manners))
 
         class SimulatedProducer(KafkaProducer):
             _surroundings = surroundings
 
+        module: Any = hotpath
+        is_safe = module.ROLE_IS_SAFE
+        # The text's role does not survive an exception at any line; they come where threads wait, except in a swarm.
+        module.ROLE_IS_SAFE = is_safe or (not self.plan.swarm and self.plan.stream("turns").random() < _CALLERS_TURNS)
         servers = ",".join(f"{name_of(node_id)}:9092" for node_id in range(self.parameters.node_count))
         application = self.application
         producer = SimulatedProducer({"bootstrap.servers": servers, "client.id": "simulated", **self.parameters.props,
-                                      **application.props()}, value_serializer=application.value_serializer)
+                                      **application.props(), **(props or {})},
+                                     value_serializer=application.value_serializer)
+        module.ROLE_IS_SAFE = is_safe
         accumulator = producer._runtime.accumulator
+        manners.error_of = lambda node_id: producer._runtime.wire.client.connection_error(Node(node_id, "", 0))
         manners.left_to_do = lambda: len(accumulator.batches()) + len(accumulator.waiting.outcomes())
+        accumulator.largest_batch_bytes = self.parameters.batch_growth * self.parameters.props["batch.size"]
         accumulator._compressor = ForgetfulCompressor(accumulator._compressor, self.faults)
         sender: Any = producer._runtime.io_thread._sender
-        if self.parameters.first_sequence_near_end and sender._transaction_manager is not None:
+        if self.parameters.first_sequence_near_end and sender._transaction_manager is not None and props is None:
             accumulator._make_sequence = functools.partial(LateSequence, manager=sender._transaction_manager)
         self.producers.append(producer)
         return producer
@@ -282,6 +345,10 @@ class World:
         if "asyncio" in parameters.powers:
             caller = AsyncCaller(workload, scheduler, self.producers[-1], self.plan.stream("event loop"), report.checks)
             threads.append(scheduler.start(caller.run, "event loop"))
+        if parameters.transactions is not None:
+            self.transactional = TransactionalCaller(workload, self.cluster, self.plan.stream("transactions"),
+                                                     self._make_transactional, self._close_one)
+            threads.append(scheduler.start(self.transactional.run, "transactional caller", is_interruptible=True))
         if workload.is_endless:
             self._close_while_sending(threads)
         for thread in threads:
@@ -295,14 +362,23 @@ class World:
             self._close()
         for name, error in scheduler.thread_errors:
             report.wrong.append(f"{name} ended by {error!r}")
+        if self.transactional is not None:
+            report.wrong += self.transactional.check()
         checker = Checker(workload, self.cluster, parameters, self.faults, self.ledger, report.checks)
         report.fates = checker.check()
         report.wrong += checker.wrong
         for manners in self.manners:
             report.wrong += manners.complaints
         self._check_summary()
+        self._check_fatal()
         self._check_times()
-        self._check_log()
+        self._check_totals()
+
+    def _make_transactional(self) -> KafkaProducer:
+        return self._make_producer(f"transactional producer {len(self.producers)}", {
+            "transactional.id": TRANSACTIONAL_ID, "max.request.size": min(
+                LONGEST_REQUEST_BYTES, self.parameters.props.get("max.request.size", LONGEST_REQUEST_BYTES)),
+            "transaction.timeout.ms": self.parameters.transaction_timeout_ms})
 
     def _close_while_sending(self, threads: list[SimThread]) -> None:
         """Close when enough happened, while the application goes on to send; later sends are refused, none is lost."""
@@ -332,7 +408,7 @@ class World:
     def _longest_ms(self) -> int:
         """How long a record may take, whatever happens."""
         props = self.parameters.props
-        return int(props["delivery.timeout.ms"] + props["max.block.ms"]) + _SLACK_MS + self.faults.frozen_ms
+        return int(props["delivery.timeout.ms"] + props["max.block.ms"]) + LATE_MS + self.faults.frozen_ms
 
     def _settle(self) -> None:
         """Everything must have an outcome by itself within its time; and memory comes back to the byte."""
@@ -341,24 +417,65 @@ class World:
         began_ms = self.scheduler.now_ms
         for producer in self.producers:
             if producer._runtime.life.is_open:  # its event loop may have closed it
-                producer.flush()
+                self._flush(producer)
         if self.scheduler.now_ms - began_ms > self._longest_ms():
             self.report.wrong.append(f"flush() took {self.scheduler.now_ms - began_ms} ms")
         self._check_life()
+        self._check_absence()
         self._check_added_partitions()
         self._check_linger()
-        self.clock.sleep(int(self.parameters.props["request.timeout.ms"]) + _SLACK_MS)  # for late answers
+        self._check_own_turn()
+        if self.transactional is not None and not self.transactional.last():
+            self.report.wrong.append("in a world that is well again no transaction was committed")
+        before = [manners.now() for manners in self.manners]
+        self.clock.sleep(int(self.parameters.props["request.timeout.ms"]) + LATE_MS)  # for late answers
+        listener = self.parameters.listener
+        if listener is None or not listener.session_lifetime_ms:  # else sessions are renewed
+            for manners, since in zip(self.manners, before, strict=True):
+                manners.check_rest(since)
         for record in self.workload.records:
             if record.future is not None and not record.future.done():
                 self.report.wrong.append(f"{record} has no outcome after flush()")
                 return
         self._check_memory("flush()")
+        self._check_rest()
+
+    def _flush(self, producer: KafkaProducer) -> None:
+        assert self.workload is not None
+        try:
+            producer.flush()
+        except DeliveryFailedError as error:
+            self.workload.look_at_failure(error, producer)
+            if not self._raises:
+                self.report.wrong.append(f"flush() raised {error!r}, and nobody wanted that")
+
+    @property
+    def _raises(self) -> bool:
+        """Whether flush() and close() raise for records that failed, and at whose outcome nobody looked."""
+        return "raises" in self.parameters.powers
+
+    def _close_one(self, producer: KafkaProducer, timeout_s: float | None = None) -> DeliverySummary:
+        assert self.workload is not None
+        try:
+            summary = producer.close(timeout_s)
+            if self._raises:
+                self.report.checks["raises"] += 1
+                unseen = self.workload.unseen(producer)
+                if unseen:
+                    self.report.wrong.append(f"close() raised nothing, and nobody was told that {unseen} failed")
+            return summary
+        except DeliveryFailedError as error:
+            self.workload.look_at_failure(error, producer)
+            if not self._raises:
+                self.report.wrong.append(f"close() raised {error!r}, and nobody wanted that")
+        return producer.close(timeout_s)
 
     def _check_memory(self, after: str) -> None:
+        assert self.workload is not None
         total = self.parameters.props["buffer.memory"]
         for producer in self.producers:
             self.report.checks["memory back"] += 1
-            free = producer.metrics()["buffer-available-bytes"]
+            free = self.workload.look_at_metrics(producer)["buffer-available-bytes"]
             if free != total:
                 self.report.wrong.append(f"{total - free} bytes of buffer.memory are still taken after {after}")
 
@@ -382,7 +499,7 @@ class World:
                 record = self.workload.new_record(-3, number, topic, partition, 5)
                 record.future = self.producer.send(topic, record.value, partition=partition)
                 records.append(record)
-            self.producer.flush()
+            self._flush(self.producer)
             places = [(record.topic, record.partition) for record in records
                       if record.partition is not None and record.future.exception(0) is not None]
             if not places:
@@ -391,6 +508,28 @@ class World:
         if not self._manager_is_dead():
             self.report.wrong.append(f"in a world that is well again {places} take no records: "
                                      f"{[record.future.exception(0) for record in records]}")
+
+    def _check_absence(self) -> None:
+        """A topic that is nowhere is told so, once brokers have said for long enough that they do not know it."""
+        assert self.producer is not None
+        assert self.workload is not None
+        props = self.parameters.props
+        if ("no_topic" not in self.parameters.powers or self._manager_is_dead()
+                or min(props["delivery.timeout.ms"], props["max.block.ms"]) < 2 * UNKNOWN_TOPIC_MS):
+            return
+        # Two brokers say so. One that is not connected, and once was not reached, is not asked for that.
+        talks = self.manners[0].conversations
+        if sum(int(node) >= 0 and talk.has_versions for node, talk in talks.items()) < min(2, len(self.cluster.nodes)):
+            return
+        record = self.workload.new_record(-6, 1, NO_TOPIC, None, 5)
+        began_ms = self.scheduler.now_ms
+        record.future = self.producer.send(NO_TOPIC, record.value)
+        error = record.future.exception()
+        took_ms = self.scheduler.now_ms - began_ms
+        self.report.checks["absence"] += 1
+        if not isinstance(error, UnknownTopicOrPartitionError) or NO_TOPIC not in str(error) or not (
+                UNKNOWN_TOPIC_MS <= took_ms <= UNKNOWN_TOPIC_MS + 2 * LATE_MS):
+            self.report.wrong.append(f"{record} for a topic that is nowhere failed with {error!r} after {took_ms} ms")
 
     def _check_added_partitions(self) -> None:
         """In a world that is well again a topic gets one more partition: soon keys are spread over all of them."""
@@ -407,7 +546,7 @@ class World:
         self.faults.partition_counts[topic].add(count)
         wrong: list[str] = []
         for _ in range(3):
-            self.clock.sleep(props["metadata.max.age.ms"] + _SLACK_MS)
+            self.clock.sleep(props["metadata.max.age.ms"] + LATE_MS)
             wrong.clear()
             for _ in range(6):
                 number += 1
@@ -421,6 +560,50 @@ class World:
             if not wrong:
                 return
         self.report.wrong.append(f"{topic} has {count} partitions for long, and {wrong}")
+
+    def _check_own_turn(self) -> None:
+        """Where nothing else is to be done who waits for his one record sends it himself, after the first."""
+        assert self.producer is not None
+        assert self.workload is not None
+        parameters = self.parameters
+        if (self._manager_is_dead() or parameters.props["acks"] == "0" or parameters.listener is not None
+                or parameters.props["linger.ms"]
+                or parameters.powers & {"two_producers", "asyncio", "interceptor"}):
+            return
+        life, topic = self.producer._runtime.life, next(iter(parameters.topics))
+        role = life.role
+        if life.take_turn is None:
+            return
+        self.clock.sleep(2 * ASIDE_MS)  # behind a step that was for several
+        before = role.step_count
+        for attempt in range(_OWN_TURNS):
+            record = self.workload.new_record(-8, attempt + 1, topic, 0, 5)
+            record.future = self.producer.send(topic, record.value, partition=0)
+            if record.future.exception() is not None:
+                return
+        self.report.checks["own turns"] += 1
+        if role.step_count == before:
+            self.report.wrong.append(f"of {_OWN_TURNS} callers who waited for their record none sent it himself")
+
+    def _check_rest(self) -> None:
+        """At rest nothing is on its way, and nothing is kept of what was."""
+        if UNOWNED.tally.is_busy:
+            self.report.wrong.append("a record that no producer took is in a tally")
+        if self._manager_is_dead():
+            return
+        for producer in self.producers:
+            sender: Any = producer._runtime.io_thread._sender
+            manager, accumulator = sender._transaction_manager, producer._runtime.accumulator
+            self.report.checks["rest"] += 1
+            if not producer._runtime.life.is_open:
+                continue
+            # Where nothing was sent since, nobody has looked whether those that were in doubt are.
+            whole = [] if manager is None else [one for one in manager.disturbed if not one.is_disturbed]
+            if whole:
+                self.report.wrong.append(f"at rest {whole} are whole, and kept as if they were not")
+            if accumulator.busy or accumulator.waiting.queues:
+                self.report.wrong.append(f"at rest {list(accumulator.busy)} and {list(accumulator.waiting.queues)} "
+                                         "hold something")
 
     def _check_linger(self) -> None:
         """Where nothing goes wrong a record lingers for linger.ms, and then goes at once, though nobody waits."""
@@ -482,20 +665,28 @@ class World:
                 record.refused = error
         began_ms = scheduler.now_ms  # behind the sends, which may wait for memory
         late: SimThread | None = None
+        asking: SimThread | None = None
         if kind in ("close", "flush_then_close") and life.is_open and not self.plan.calm:
             late = self._send_late()
-        self.summary = producer.close(timeout_s)
-        took_ms = scheduler.now_ms - began_ms
-        if late is not None:
+            asking = self._ask_late()
+        self.summary = self._close_one(producer, timeout_s)
+        ended_ms = scheduler.now_ms
+        took_ms = ended_ms - began_ms
+        if late is not None and asking is not None:
             scheduler.join(late)
-        limit_ms = self._longest_ms() if timeout_s is None else int(timeout_s * 1000) + _SLACK_MS
+            scheduler.join(asking)
+            self.report.checks["asked at the end"] += 1
+            if scheduler.now_ms - ended_ms > LATE_MS:
+                self.report.wrong.append(f"who asked for partitions went on to wait for {scheduler.now_ms - ended_ms} "
+                                         "ms when the producer was closed")
+        limit_ms = self._longest_ms() if timeout_s is None else int(timeout_s * 1000) + LATE_MS
         if took_ms > limit_ms:
             self.report.wrong.append(f"close({timeout_s}) took {took_ms} ms")
         if not life.is_over or not (life.state is LifeState.CLOSED if kind != "death" else self._is_dead_of_it(life)):
             self.report.wrong.append(f"after close(), {kind}, the producer is {life.state.value}"
                                      f"{'' if life.is_over else ', and its thread goes on'}")
         for other in self.producers[1:]:
-            other.close()
+            self._close_one(other)
         self._check_memory("close()")
 
     def _send_late(self) -> SimThread:
@@ -505,6 +696,12 @@ class World:
         record = workload.new_record(-5, 1, next(iter(self.parameters.topics)), None, 5)
         self.scheduler.crowd()
         return self.scheduler.start(lambda: workload.send(record, None, None, with_callback=True), "late caller")
+
+    def _ask_late(self) -> SimThread:
+        """Begin to ask for the partitions of a topic that is nowhere, beside close(), which ends that wait."""
+        assert self.workload is not None
+        workload, producer = self.workload, self.producers[0]
+        return self.scheduler.start(lambda: workload.ask_for_partitions(producer, NO_TOPIC), "late asker")
 
     def _leave_alone(self) -> None:
         """Stop all brokers while a record is on its way: only the timeout ends close() now."""
@@ -554,17 +751,37 @@ class World:
                 sum(topic.failed[fate] for topic in topics) != count for fate, count in summary.failed.items()):
             self.report.wrong.append(f"close() says {summary!r}, and of its topics {summary.topics!r}")
 
+    def _check_fatal(self) -> None:
+        """Nobody is without a producer id for ever, but where a broker said what forbids it."""
+        answered = self.cluster.answered
+        for producer in self.producers:
+            sender: Any = producer._runtime.io_thread._sender
+            manager = sender._transaction_manager
+            if manager is None:
+                continue
+            self.report.checks["fatal"] += 1
+            error = manager.fatal_error
+            if error is not None and not (isinstance(error, ApiError) and error.code and any(
+                    answered.get((api_key, error.code)) for api_key in (ApiKeys.INIT_PRODUCER_ID, ApiKeys.PRODUCE))):
+                self.report.wrong.append(f"no record is sent any more because of {error!r}, which no broker answered")
+
+    def _check_totals(self) -> None:
+        assert self.workload is not None
+        report = self.report
+        metrics: Counter[str] = Counter()
+        for producer in self.producers:
+            metrics.update(producer.metrics())
+        facts = ErrorFacts(self.workload, self.parameters, self.ledger, self.cluster, report.checks)
+        totals = Totals(self.workload, self.parameters, self.ledger, self.faults, self._watch, metrics, report.checks)
+        if self.parameters.props["acks"] == "0":
+            totals.check_gone([handed for manners in self.manners for handed in manners.gone])
+        report.wrong += self._watch.complaints + facts.check() + totals.check()
+
     def _check_times(self) -> None:
         assert self.workload is not None
         for record in self.workload.records:
             if record.told_count and record.told_ms - record.sent_ms > self._longest_ms():
                 self.report.wrong.append(f"{record} was told after {record.told_ms - record.sent_ms} ms")
-
-    def _check_log(self) -> None:
-        for line in self._errors.lines:
-            if "simulated" in line or "raised" in line or "MemoryError" in line:
-                continue
-            self.report.wrong.append(f"the producer logged: {line}")
 
     def abandon(self) -> None:
         """Leave a producer whose threads stand still for ever."""

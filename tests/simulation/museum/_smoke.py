@@ -54,7 +54,7 @@ def run(directory: Path) -> None:
         assert futures[-1].result(30).offset == number // 2
     assert told == [(number, number // 2) for number in range(6)]
     assert world.stored == {part: [b"%d" % number for number in range(part, 6, 2)] for part in (0, 1)}
-    metrics = world.runtime.metrics.snapshot()
+    metrics = world.runtime.registry.of_producer(world.runtime.clock.now_ms())
     assert metrics["buffer-available-bytes"] == metrics["buffer-total-bytes"]
     assert len(world.selectors) == 1, "a turn ended half way"
     world.close()

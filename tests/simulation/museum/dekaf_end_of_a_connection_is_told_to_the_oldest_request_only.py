@@ -11,8 +11,8 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("client/connections.py", """
-        for request in self.in_flight.clear_all(node_id):
+        in_flight = self.in_flight.clear_all(node_id)
 """, """
-        for request in self.in_flight.clear_all(node_id)[:1]:
+        in_flight = self.in_flight.clear_all(node_id)[:1]
 """),
 )

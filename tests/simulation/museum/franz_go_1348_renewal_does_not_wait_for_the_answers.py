@@ -11,7 +11,7 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("client/connections.py", """
-            if self.in_flight.count(state.node.node_id):
+            if self.in_flight.count(state.node.node_id) or state.node.node_id in self.writing:
                 continue  # an answer ends the poll
             if may_ms > now_ms:""", """
             if may_ms > now_ms:"""),

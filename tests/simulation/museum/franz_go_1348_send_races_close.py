@@ -14,10 +14,10 @@ PATCH = (
     Edit("accumulator/buffer_pool.py", """
             if self._closed:
                 raise self._life.refusal()
-            while self._step is not None:
+            if self._is_dirty:
                 self._count()
             if (not self._waiters or""", """
-            while self._step is not None:
+            if self._is_dirty:
                 self._count()
             if (not self._waiters or"""),
     Edit("accumulator/record_accumulator.py", """

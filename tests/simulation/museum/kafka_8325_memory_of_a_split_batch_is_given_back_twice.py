@@ -11,12 +11,13 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("accumulator/buffer_pool.py", """
-            self._step = object()  # and stays so, as above
+            self._is_dirty = True  # and stays so, as above
 """, """
 """),
     Edit("accumulator/buffer_pool.py", """
+                holders[place:place] = takers
             giver.reserved_bytes = 0
-            self._step = object()
 """, """
+                holders[place:place] = takers
 """),
 )

@@ -19,8 +19,6 @@ PATCH = (
                 return False
 """),
     Edit("accumulator/life.py", """
-        cell = self._over.enter()
-        return self.is_over or""", """
-        cell = self._over.enter()
-        return not getattr(self, "waits_for_end", True) or self.is_over or"""),
+            return self.is_over or""", """
+            return not getattr(self, "waits_for_end", True) or self.is_over or"""),
 )

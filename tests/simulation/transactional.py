@@ -1,0 +1,378 @@
+"""A thread of the application that has a transactional producer: what it does, and what must come of it.
+
+    committed     commit_transaction() returned: all of it is there for whoever reads what is committed, offsets too
+    aborted       abort_transaction() returned, or it was never asked to be committed: nothing of it is there
+    unknown       the producer failed for good in its commit_transaction(): all of it, or nothing
+
+A call that timed out is called again, until it returns: in a world that is well again it does. A producer that can only
+be closed is closed, and another one with the same transactional id takes its place; that may be only where somebody
+else was given its epoch, or its transaction took longer than transaction.timeout.ms.
+
+Source:  ours; KIP-98, KIP-447 and KIP-890 say what is promised.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyproducer import (
+    AbortableTransactionError,
+    AuthenticationError,
+    ConsumerGroupMetadata,
+    DeliveryFailedError,
+    FatalProducerError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+from pyproducer.common.errors import UNKNOWN
+from pyproducer.protocol.apis import ApiKeys
+from tests.simulation.manners import LATE_MS
+from tests.simulation.model_broker import ModelCluster
+from tests.simulation.model_transactions import Status
+from tests.simulation.workload import IN_TRANSACTION, FromOutside, Sent, Workload, is_acknowledged
+
+TRANSACTIONAL_ID = "till-7"
+LONGEST_REQUEST_BYTES = 20_000  # max.request.size
+_MOST_LIVES = 4
+_TRANSACTIONS = (3, 5, 8)
+_GROUPS = ("ledger", "audit")
+_INPUT = "orders"  # whose offsets are committed; no topic of the cluster's
+
+
+# What a leader says of a record so that no transaction of its producer can succeed any more.
+_FATAL_CODES = (31, 49, 53, 90)
+
+
+class Given(BaseException):
+    """The producer can only be closed."""
+
+
+@dataclass
+class Told:
+    """One transaction, as its thread knows it.
+
+    Attributes:
+        number: Which.
+        records: That were taken.
+        offsets: What is to be committed for certain: by group, topic and partition, the last one.
+        asked: All that was asked to be.
+        end: How it ended, see above.
+        was_interrupted: Whether something from outside ended a call in it.
+    """
+
+    number: int
+    records: list[Sent] = field(default_factory=list)
+    offsets: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    asked: list[tuple[tuple[str, str, int], int]] = field(default_factory=list)
+    end: str = "aborted"
+    was_interrupted: bool = False
+
+
+class TransactionalCaller:
+    """The thread.
+
+    Args:
+        workload: Notes what is sent.
+        cluster: Whose coordinators.
+        chance: Its own.
+        make: Makes a producer, which is one of the workload's then.
+        close: Closes one.
+
+    Attributes:
+        complaints: What must not be.
+        transactions: All there were.
+    """
+
+    def __init__(self, workload: Workload, cluster: ModelCluster, chance: random.Random, make: Callable[[], Any],
+                 close: Callable[[Any], Any]) -> None:
+        self.complaints: list[str] = []
+        self.transactions: list[Told] = []
+        self._workload = workload
+        self._cluster = cluster
+        self._chance = chance
+        self._make = make
+        self._close = close
+        self._lives = 0
+        self._order = 0
+        self._offset = 0
+        self._is_initialized = False
+        self.producer: Any = make()
+
+    @property
+    def _max_block_ms(self) -> int:
+        return int(self._workload._parameters.props["max.block.ms"])
+
+    # -- the thread
+
+    def run(self) -> None:
+        """Do some transactions."""
+        for _ in range(self._chance.choice(_TRANSACTIONS)):
+            if self._workload.is_closing or not self.one(self._chance):
+                return
+            self._sleep()
+
+    def one(self, chance: random.Random) -> bool:
+        """Do one transaction; return whether another one may follow."""
+        told = Told(len(self.transactions) + 1)
+        try:
+            if not self._is_initialized or chance.random() < 0.05:
+                self._call("init_transactions", lambda: self.producer.init_transactions(), told)
+                self._is_initialized = True
+            self._call("begin_transaction", lambda: self.producer.begin_transaction(), told)
+            self.transactions.append(told)
+            self._fill_and_end(told, chance)
+        except Given:
+            return self._live_again()
+        finally:
+            if told.end != "committed":
+                self._workload.given_up.update(record.value for record in told.records)
+        return True
+
+    def last(self) -> bool:
+        """In a world that is well again a transaction is committed, by this producer or by the next one."""
+        calm = random.Random(7)
+        for _ in range(2):
+            before = len(self.transactions)
+            self.one(calm)
+            if len(self.transactions) > before and self.transactions[-1].end == "committed":
+                return True
+        return False
+
+    def _fill_and_end(self, told: Told, chance: random.Random) -> None:
+        operations = (self._burst, self._burst, self._send_batch, self._flush, self._offsets, self._wait, self._sleep,
+                      self._send_too_large)
+        try:
+            for number in range(chance.choice((0, 1, 2, 4))):
+                if not number:
+                    self._burst(told)
+                operations[int(chance.random() * len(operations))](told)
+            way = chance.random()
+            if way < 0.1:
+                self._call("prepare_transaction", lambda: self.producer.prepare_transaction(), told)
+            if way < 0.75 or chance is not self._chance:
+                told.end = "unknown"
+                self._call("commit_transaction", lambda: self.producer.commit_transaction(), told)
+                told.end = "committed"
+                return
+        except AbortableTransactionError as error:
+            self._look_at(error, told)
+            told.end = "aborted"
+        self._call("abort_transaction", lambda: self.producer.abort_transaction(), told)
+        for record in told.records:
+            record.may_be_seen = True
+
+    def _live_again(self) -> bool:
+        """Close a producer that cannot go on, and have another one, if there were not too many."""
+        for told in self.transactions:
+            for record in told.records:
+                record.may_be_seen = True
+        self._close(self.producer)
+        self._lives += 1
+        if self._lives > _MOST_LIVES:
+            return False
+        self.producer = self._make()
+        self._is_initialized = False
+        return True
+
+    # -- its calls
+
+    def _call(self, name: str, call: Callable[[], Any], told: Told) -> Any:
+        """Call again what timed out, or was interrupted.
+
+        Raises:
+            AbortableTransactionError: The transaction can only be aborted.
+            Given: The producer can only be closed.
+        """
+        workload, scheduler = self._workload, self._workload._scheduler
+        while True:
+            began_ms, frozen_ms = scheduler.now_ms, workload._faults.frozen_ms
+            may_come = [True]
+            if workload._faults.fires("interrupt"):
+                self._plan_interrupt(may_come)
+            try:
+                return call()
+            except KafkaTimeoutError as error:
+                took_ms = scheduler.now_ms - began_ms
+                if (error.phase, error.outcome) != ("transaction", UNKNOWN) or f"{name}()" not in str(error) or (
+                        took_ms < self._max_block_ms or f"max.block.ms = {self._max_block_ms} ms" not in str(error)):
+                    self.complaints.append(f"{name}() raised {error!r} after {took_ms} ms, phase {error.phase!r}, "
+                                           f"outcome {error.outcome!r}; max.block.ms is {self._max_block_ms}")
+            except FromOutside:
+                told.was_interrupted = True
+            except IllegalStateError as error:
+                # Who was interrupted when it had just returned is told that nothing is open any more.
+                if not told.was_interrupted:
+                    self.complaints.append(f"{name}() raised {error!r}, and it was its turn")
+                return None
+            except AbortableTransactionError:
+                if name == "abort_transaction":
+                    self.complaints.append("abort_transaction() says that it should be called")
+                raise
+            except FatalProducerError as error:
+                self._look_at_fatal(error)
+                raise Given from error
+            except AuthenticationError as error:
+                if name != "init_transactions" or not workload._faults.fired["refuse_login"]:
+                    self.complaints.append(f"{name}() raised {error!r}")
+                self._sleep()
+            except KafkaError as error:
+                self.complaints.append(f"{name}() raised {error!r}")
+                raise Given from error
+            finally:
+                may_come.clear()
+                took_ms = scheduler.now_ms - began_ms - (workload._faults.frozen_ms - frozen_ms)
+                workload.judged["calls of transactions"] += 1
+                if took_ms > self._max_block_ms + LATE_MS:
+                    self.complaints.append(f"{name}() took {took_ms} ms, and max.block.ms is {self._max_block_ms}")
+
+    def _plan_interrupt(self, may_come: list[bool]) -> None:
+        scheduler = self._workload._scheduler
+        thread = scheduler.current
+        at_ms = scheduler.now_ms + int(self._chance.random() * 50)
+        scheduler.at(at_ms, lambda: scheduler.interrupt(thread, FromOutside()) if may_come else None)
+
+    def _look_at(self, error: AbortableTransactionError, told: Told) -> None:
+        """It names the id, and what happened; the first record that failed is why, where one did."""
+        self._workload.judged["abortable"] += 1
+        if repr(TRANSACTIONAL_ID) not in str(error) or not isinstance(error.__cause__, KafkaError) or (
+                str(error.__cause__).rstrip(".") not in str(error)):
+            self.complaints.append(f"transaction {told.number} can only be aborted: {error!r}, because of "
+                                   f"{error.__cause__!r}")
+
+    def _look_at_fatal(self, error: FatalProducerError) -> None:
+        self._workload.judged["fatal of transactions"] += 1
+        is_told = error.code in _FATAL_CODES and self._cluster.answered.get((ApiKeys.PRODUCE, error.code))
+        if not self._cluster.coordinators.fenced and not is_told:
+            self.complaints.append(f"the transactional producer cannot go on: {error!r}, and nobody was fenced")
+        if repr(TRANSACTIONAL_ID) not in str(error):
+            self.complaints.append(f"{error!r} does not name the transactional id")
+
+    def _raise_if_refused(self, error: BaseException | None) -> None:
+        if isinstance(error, AbortableTransactionError):
+            raise error
+        if isinstance(error, FatalProducerError):
+            self._look_at_fatal(error)
+            raise Given from error
+
+    # -- what is in a transaction
+
+    def _next(self, told: Told, padding: int | None = None) -> Sent:
+        chance, workload = self._chance, self._workload
+        topics = list(workload._parameters.topics)
+        self._order += 1
+        record = workload.new_record(IN_TRANSACTION + self._lives, self._order, topics[int(chance.random() * len(
+            topics))], None, int(chance.random() * 60) if padding is None else padding)
+        told.records.append(record)
+        return record
+
+    def _burst(self, told: Told) -> None:
+        for _ in range(1 + int(self._chance.random() * 8)):
+            record = self._next(told)
+            key = b"%d" % int(self._chance.random() * 10) if self._chance.random() < 0.5 else None
+            self._workload.send(record, key, None, self._chance.random() < self._workload._parameters.callback_rate)
+            self._raise_if_refused(record.refused)
+
+    def _send_too_large(self, told: Told) -> None:
+        """Send what no request has room for: the transaction cannot be committed without it."""
+        record = self._next(told, LONGEST_REQUEST_BYTES)
+        self._workload.send(record, None, None, with_callback=True)
+        self._raise_if_refused(record.refused)
+
+    def _send_batch(self, told: Told) -> None:
+        records = [self._next(told) for _ in range(1 + int(self._chance.random() * 12))]
+        for record in records:
+            record.topic = records[0].topic
+        began_ms = self._workload._scheduler.now_ms
+        try:
+            future = self.producer.send_batch(topic=records[0].topic, values=[record.body for record in records])
+        except KafkaError as error:
+            for record in records:
+                record.refused = error
+            self._raise_if_refused(error)
+            return
+        finally:
+            self._workload.sending_ms += self._workload._scheduler.now_ms - began_ms
+        for row, record in enumerate(records):
+            record.future, record.row = future, row
+            record.is_at_once = row in future._metadata.errors
+
+    def _flush(self, told: Told) -> None:
+        try:
+            self._workload.wait(self.producer.flush, None if self._chance.random() < 0.5 else self._chance.random() * 3,
+                                "flush")
+        except KafkaTimeoutError:
+            pass
+        except DeliveryFailedError as error:
+            self._workload.look_at_failure(error, self.producer)
+        except FatalProducerError as error:
+            self._raise_if_refused(error)
+
+    def _wait(self, told: Told) -> None:
+        for record in told.records[-2:]:
+            if record.future is not None:
+                record.may_be_seen = True
+                try:
+                    self._workload.wait(record.future.exception, self._chance.random())
+                    record.is_seen = record.row is None
+                except KafkaTimeoutError:
+                    pass
+
+    def _offsets(self, told: Told) -> None:
+        group = _GROUPS[int(self._chance.random() * len(_GROUPS))]
+        self._offset += 1
+        places = {(group, _INPUT, index): self._offset for index in range(1 + int(self._chance.random() * 3))}
+        offsets = {TopicPartition(topic, index): OffsetAndMetadata(offset)
+                   for (_, topic, index), offset in places.items()}
+        told.asked += places.items()
+        self._call("send_offsets_to_transaction", lambda: self.producer.send_offsets_to_transaction(
+            offsets, ConsumerGroupMetadata(group)), told)
+        told.offsets.update(places)
+
+    def _sleep(self, _told: Told | None = None) -> None:
+        self._workload._clock.sleep(int(self._chance.random() * self._workload._parameters.pause_ms))
+
+    # -- what must come of it
+
+    def check(self) -> list[str]:
+        """Return what is wrong."""
+        now_ms = self._workload._scheduler.now_ms
+        coordinators = self._cluster.coordinators
+        before = {key: transaction.status for key, transaction in coordinators.transactions.items()}
+        coordinators.complete_all(now_ms)
+        committed = self._committed()
+        offsets = set(coordinators.committed)
+        for told in self.transactions:
+            self._workload.judged["transactions"] += 1
+            self._workload.judged["in a transaction"] += len(told.records)
+            self._workload.judged[f"transactions {told.end}"] += 1
+            own = [record for record in told.records if record.value in committed]
+            own_offsets = [pair for pair in told.asked if pair in offsets]
+            taken = [record for record in told.records if record.refused is None]
+            if told.end == "aborted" and (own or own_offsets):
+                self.complaints.append(f"transaction {told.number} was aborted, and {own} and {own_offsets} are there")
+            is_all = len(own) == len(taken) and all(pair in offsets for pair in told.offsets.items())
+            if told.end == "committed" and not is_all:
+                self.complaints.append(
+                    f"transaction {told.number} was committed; of {taken} only {own} are there, of {told.offsets} only "
+                    f"{own_offsets}")
+            if told.end == "unknown" and (own or own_offsets) and not is_all:
+                self.complaints.append(f"of transaction {told.number} a part is there: {own} of {taken}, "
+                                       f"{own_offsets} of {told.offsets}")
+            failed = [record for record in taken if record.future is not None and not is_acknowledged(record)]
+            if told.end == "committed" and failed:
+                self.complaints.append(f"transaction {told.number} was committed, and {failed} failed")
+        if Status.ONGOING in before.values():
+            self.complaints.append(f"at the end a transaction is open: {before}")
+        return self.complaints
+
+    def _committed(self) -> set[bytes]:
+        """The records that whoever reads what is committed sees."""
+        return {value for partitions in self._cluster.topics.values() for partition in partitions
+                for stored in partition.batches if stored.is_transactional and partition.is_committed(stored)
+                for value in stored.values if value is not None}
