@@ -61,6 +61,8 @@ class MaySkip(NamedTuple):
 
 
 MAY_SKIP = (
+    MaySkip(anywhere, "tests/strangers/test_prometheus_engine.py", "prometheus is not installed",
+            "Prometheus is for the board and the rules in docs/grafana; what they query is tested without it"),
     MaySkip(on_the_text, "tests/unit/hotpath/", r"Python text|compiled (twin|socket calls)",
             "they are about what only compiled code has: the role, its socket calls, its storages, its types"),
     MaySkip(on_the_text, "tests/embedded/test_loop_turns.py", r"never stands aside on the text",
@@ -73,6 +75,8 @@ MAY_SKIP = (
             "it runs on free-threaded Pythons (.github/workflows/test.yml)"),
     MaySkip(of_the_unit_extra, "tests/unit/", r"pyarrow|botocore|pyjks|jks|pyspark|mypy|jedi|pyright|is not here",
             "other packages' own code; the project's environment has it"),
+    MaySkip(anywhere, "tests/embedded/test_acls.py", r"no IPv6",
+            "unit/broker/request/test_peer_address.py says it, too"),
     MaySkip(without_the_gil, "tests/unit/hotpath/test_spare_storage.py", r"a Python without the GIL",
             "storages are kept where threads take turns"),
 )

@@ -33,6 +33,7 @@ class Can(enum.Enum):
     CREATE_TOPICS_ON_DEMAND = "create a topic when a producer asks for it"
     TELL_THE_TIME = "answer with the append time of LogAppendTime, and with none otherwise"
     CONFIGURE_TOPICS = "give a topic settings such as max.message.bytes"
+    END_TRANSACTIONS = "hide what an open or an aborted transaction has written from who reads committed records"
     SAY_ANYTHING = "answer with any error code, in place of storing a batch or after it, partition by partition"
 
 
@@ -46,6 +47,7 @@ CANNOT: dict[str, dict[Can, str]] = {
         Can.REFUSE_UNKNOWN_TOPICS: "it creates every topic that a producer asks for",
         Can.TELL_THE_TIME: "each of its answers claims the append time 1234",
         Can.CONFIGURE_TOPICS: "it knows no topic settings",
+        Can.END_TRANSACTIONS: "its markers hide nothing, and it fences nobody",
         Can.SAY_ANYTHING: "it can be told a code for its next answers, whatever they are for",
     },
     "kafka": {
@@ -72,6 +74,14 @@ class Cluster:
         """Return the records of a topic or of one partition, by partition and offset."""
         return [record for record in read_topic(self.bootstrap_servers, topic)
                 if partition is None or record.partition == partition]
+
+    def committed(self, topic: str) -> list[bytes]:
+        """Return the values that a consumer sees who reads committed records, by partition and offset."""
+        from tests.support.log_checker import read_topic as read_by_librdkafka
+
+        records = read_by_librdkafka(self.bootstrap_servers, topic,
+                                     consumer_settings={"isolation.level": "read_committed"})
+        return [record.value or b"" for record in records]
 
     def await_log(self, topic: str, count: int) -> list[ConsumedRecord]:
         """Wait until a topic has so many records, for senders that are not told; return all that it has then."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
@@ -16,8 +17,10 @@ import pytest
 from pyproducer import (
     BufferExhaustedError,
     DeliveryFailedError,
+    DeliverySummary,
     ErrorCode,
     IllegalStateError,
+    KafkaProducer,
     KafkaTimeoutError,
     ProducerClosedError,
     ProducerInterceptor,
@@ -297,6 +300,105 @@ def test_producer_when_another_loop_uses_it_then_it_is_refused(cluster: Cluster,
     finally:
         first.close()
     assert len(cluster.log(topic)) == 1
+
+
+def test_loop_when_it_is_trios_then_the_error_says_so_and_what_it_advises_works(cluster: Cluster, topic: str) -> None:
+    """RuntimeError: no running event loop."""
+    trio = pytest.importorskip("trio")
+    words = r"trio's event loop, and pyproducer awaits in asyncio's.*trio\.to_thread\.run_sync\(future\.result\)"
+
+    async def main(own: AsyncKafkaProducer, plain: KafkaProducer) -> int:
+        with pytest.raises(IllegalStateError, match=words):
+            await own.send(topic, b"v")
+        with pytest.raises(IllegalStateError, match=words):
+            own.send_nowait(topic, b"v")
+        with pytest.raises(IllegalStateError, match=words):
+            async with own:
+                """It does not come so far."""
+        future = plain.send(topic, b"v")
+        with pytest.raises(IllegalStateError, match=words):
+            await future
+        metadata = await trio.to_thread.run_sync(future.result)
+        return int(metadata.offset)
+
+    producer = connect(cluster)
+    with KafkaProducer({"bootstrap.servers": cluster.bootstrap_servers, **SETTINGS}) as plain:
+        assert trio.run(main, producer, plain) == 0
+    run(close(producer))
+
+
+async def close(producer: AsyncKafkaProducer) -> None:
+    await producer.close()
+
+
+def test_thread_when_no_loop_runs_in_it_then_the_error_says_what_to_use(cluster: Cluster, topic: str) -> None:
+    producer = connect(cluster)
+    with pytest.raises(IllegalStateError, match=r"no event loop of asyncio runs in this thread.*KafkaProducer"):
+        producer.send_nowait(topic, b"v")
+    run(close(producer))
+
+
+def test_close_when_the_producers_loop_has_ended_then_any_other_may_close_and_flush_it(
+        cluster: Cluster, topic: str) -> None:
+    """Nothing public could close it, or flush it: only dropping it ended its thread, with a warning."""
+    producer = connect(cluster)
+
+    async def send() -> None:
+        producer.send_nowait(topic, b"v")
+
+    summaries: list[DeliverySummary] = []
+
+    async def end() -> None:
+        await producer.flush(GIVE_UP_S)
+        summaries.append(await producer.close(GIVE_UP_S))
+
+    run(send())
+    thread = threading.Thread(target=lambda: run(end()))
+    thread.start()
+    thread.join(GIVE_UP_S)
+    run(end())
+    assert [summary.delivered for summary in summaries] == [1, 1]
+    assert len(cluster.log(topic)) == 1
+
+
+def test_futures_when_asyncio_waits_for_several_then_it_gets_those_that_are_done(
+        topic: str, proxy: FaultProxy) -> None:
+    """AttributeError: no remove_done_callback, and only when all were done."""
+    async def main() -> None:
+        async with connect(proxy) as producer:
+            first = producer.send_nowait(topic, b"first", partition=0)
+            await first
+            held = proxy.on("Produce").hold_answer()
+            second = producer.send_nowait(topic, b"second", partition=0)
+            done, pending = await asyncio.wait([first, second], return_when=asyncio.FIRST_COMPLETED)
+            if sys.version_info >= (3, 11):  # 3.10 makes tasks of what it is given
+                assert (done, pending) == ({first}, {second})
+            assert len(done) == len(pending) == 1
+            done, pending = await asyncio.wait([first, second], timeout=0.01)
+            assert len(pending) == 1
+            held.release()
+            done, pending = await asyncio.wait([first, second])
+            assert not pending
+            assert sorted(one.result().offset for one in done) == [0, 1]
+            rows = [asyncio.ensure_future(producer.send_batch(topic, [b"a", b"b"])) for _ in range(2)]
+            done, _ = await asyncio.wait(rows)
+            assert len(done) == 2
+
+    run(main())
+
+
+def test_block_when_its_records_cannot_be_delivered_then_it_ends_within_its_bound_and_the_log_says_how_many(
+        topic: str, proxy: FaultProxy, caplog: pytest.LogCaptureFixture) -> None:
+    """`async with` waited for delivery.timeout.ms at the end of a service, which is killed after 30 s."""
+    async def main() -> None:
+        async with connect(proxy, {"pyproducer.close.timeout.ms": 300}) as producer:
+            await producer.send(topic, b"v")
+            proxy.on("Produce", times=None).swallow_request()
+            for _ in range(3):
+                producer.send_nowait(topic, b"v")
+
+    run(main())
+    assert "is closed: 3 record(s) were not delivered (3 unknown), 1 were" in caplog.text
 
 
 def test_close_when_tasks_wait_for_memory_then_they_are_refused(topic: str, proxy: FaultProxy) -> None:
@@ -740,7 +842,7 @@ def test_callback_when_it_is_of_confluents_order_then_it_is_refused(cluster: Clu
 
 @pytest.mark.parametrize(("name", "says"), [
     ("send_and_wait", "await send"), ("produce", "await send"), ("poll", "nothing has to be polled"),
-    ("start", "async with"), ("stop", r"close\(\)"), ("begin_transaction", "not in this version"),
+    ("start", "async with"), ("stop", r"close\(\)"),
     ("create_batch", "send_batch"), ("no_such_thing", "has no attribute 'no_such_thing'$")])
 def test_attribute_when_it_is_another_clients_then_the_error_says_what_it_is_here(
         cluster: Cluster, name: str, says: str) -> None:

@@ -56,6 +56,32 @@ def test_close_when_a_record_has_to_be_retried_then_it_is(
     witness.check_log(cluster)
 
 
+@pytest.mark.parametrize("how", ["with", "close()", "close(None)"])
+def test_end_when_it_has_a_bound_of_its_own_then_it_keeps_it_and_the_log_says_how_many_records_are_lost(
+        topic: str, connect: Connect, proxy: FaultProxy, how: str, caplog: pytest.LogCaptureFixture) -> None:
+    """`with` waited for delivery.timeout.ms, 120 s, at the end of a service, which is killed after 30 s."""
+    producer = connect(through=proxy, **{"pyproducer.close.timeout.ms": 300})
+    producer.send(topic, b"v", partition=0).result(GIVE_UP_S)
+    proxy.on("Produce", times=None).swallow_request()
+    futures = [producer.send(topic, b"v", partition=0) for _ in range(3)]
+    if how == "with":
+        with producer:
+            pass
+    elif how == "close()":
+        producer.close()
+    else:
+        producer.close(timeout=None)
+    assert [type(future.exception(0)) for future in futures] == [ProducerClosedError] * 3
+    assert "is closed: 3 record(s) were not delivered (3 unknown), 1 were; by topic: " + topic + " 3" in caplog.text
+
+
+def test_close_when_all_is_delivered_then_the_log_says_nothing(
+        topic: str, connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
+    with connect() as producer:
+        producer.send(topic, b"v", partition=0).result(GIVE_UP_S)
+    assert "is closed" not in caplog.text
+
+
 @pytest.mark.parametrize("is_stored", [False, True], ids=["requests vanish", "answers vanish"])
 @pytest.mark.parametrize("timeout", [0, 0.2])
 def test_close_when_its_timeout_passes_then_every_record_is_decided(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -88,6 +89,30 @@ def test_done_callbacks_when_added_before_and_after_then_each_is_called_once_wit
     wait_until(lambda: len(called) == 2, "both are called")
     future.add_done_callback(lambda done: called.append(("three", done, done.done())))
     assert called == [("one", future, True), ("two", future, True), ("three", future, True)]
+
+
+@pytest.mark.parametrize("of_rows", [False, True], ids=["record", "rows"])
+def test_done_callback_when_it_is_removed_then_it_is_not_called_and_the_others_are(
+        topic: str, connect: Connect, proxy: FaultProxy, of_rows: bool) -> None:
+    producer = connect(through=proxy)
+    held = proxy.on("Produce").hold_answer()
+    future: Any = (producer.send_batch(topic, [b"a", b"b"], partitions=[0, 0]) if of_rows
+                   else producer.send(topic, b"v", partition=0))
+    called: list[str] = []
+
+    def removed(_future: object) -> None:
+        called.append("removed")
+
+    future.add_done_callback(removed)
+    future.add_done_callback(lambda _: called.append("kept"))
+    future.add_done_callback(removed)
+    assert future.remove_done_callback(removed) == 2
+    assert future.remove_done_callback(removed) == 0
+    held.release()
+    future.result(GIVE_UP_S)
+    wait_until(lambda: called, "a callback was called")
+    assert called == ["kept"]
+    assert future.remove_done_callback(removed) == 0
 
 
 def test_done_callbacks_when_one_raises_then_the_others_are_called(

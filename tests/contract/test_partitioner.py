@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
+from pyproducer import PartitionerError
 from tests.contract.clusters import PARTITIONS, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import Witness, await_known, free_bytes
@@ -52,10 +55,29 @@ def test_partitioner_when_it_raises_then_send_does_and_nothing_is_accepted(
     producer = connect(partitioner_class=choose)
     await_known(producer, topic)
     free = free_bytes(producer)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(PartitionerError, match=f"choose.* failed for a record for topic '{topic}': ZeroDivisionError: "
+                                               "in the partitioner") as caught:
         producer.send(topic, b"v")
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert caught.value.outcome == "not_sent"
     assert free_bytes(producer) == free
     assert producer.send(topic, b"v", partition=1).result(GIVE_UP_S).partition == 1
+
+
+def test_partitioner_when_it_raises_for_a_record_that_waited_then_future_and_log_name_it_with_its_traceback(
+        topic: str, connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
+    """"ZeroDivisionError: division by zero" was all that future and log said."""
+    def choose(*asked: object) -> int:
+        return 1 // 0
+
+    producer = connect(partitioner_class=choose)
+    error = producer.send(topic, b"v").exception(GIVE_UP_S)
+    assert isinstance(error, PartitionerError)
+    assert "choose" in str(error)
+    assert error.outcome == "not_sent"
+    assert isinstance(error.__cause__, ZeroDivisionError)
+    assert "return 1 // 0" in "".join(traceback.format_exception(error.__cause__))
+    assert caplog.text.count("return 1 // 0") == 1
 
 
 def test_partitioner_when_asked_then_it_sees_the_record_before_and_after_serialization(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,6 +125,33 @@ def test_each_permission_when_it_is_missing_then_its_error_comes_and_goes_with_i
     assert alice.produce() == 0
     assert admin.create(rule(WRITE, host="127.0.0.1", permission_type=2)) == [(0, "")]
     assert alice.produce() == NO_TOPIC
+
+
+def test_client_when_it_comes_over_ipv4_to_a_listener_of_ipv6_then_rules_and_limits_know_its_address() -> None:
+    """A listener on [::] knew it as ::ffff:127.0.0.1: rules that deny 127.0.0.1 something missed it."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::ffff:127.0.0.1", 0))
+    except OSError:
+        pytest.skip("no IPv6 on this machine")
+    with EmbeddedBroker(topics={"orders": 1}, log_requests=True, config={
+            "authorizer.class.name": SETTINGS["authorizer.class.name"], "allow.everyone.if.no.acl.found": True,
+            "super.users": "User:ANONYMOUS", "max.connections.per.ip": 2,
+            "listeners": "PLAINTEXT://[::ffff:7f00:1]:0"}) as broker:
+        authorizer = broker._running().state.authorizer  # type: ignore[union-attr]  # it is in this process
+        authorizer._super_users = frozenset()
+        with RawClient(("127.0.0.1", broker.port)) as client, RawClient(("127.0.0.1", broker.port)) as second:
+            everybody = rule(WRITE, principal="User:*")
+            client.request(ApiKeys.CREATE_ACLS, 3, {"creations": [
+                everybody, {**everybody, "host": "127.0.0.1", "permission_type": 2}]})
+            for _ in range(2):
+                answer = produced(client.request(ApiKeys.PRODUCE, 9, produce_body("orders", 0, BATCH)))
+                assert answer["error_code"] == NO_TOPIC
+            second.request(ApiKeys.METADATA, 1, metadata_body("orders"))
+            with RawClient(("127.0.0.1", broker.port)) as third:
+                assert third.is_closed()
+            assert {found.remote_address.rpartition(":")[0] for found in broker.connections()} == {"127.0.0.1"}
+        assert broker.requests("Produce")[0].connection_id.partition("-")[2].startswith("127.0.0.1:")
 
 
 def test_rules_when_they_are_made_then_they_are_described_and_deleted(admin: User, alice: User) -> None:

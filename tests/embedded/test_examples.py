@@ -51,14 +51,27 @@ def test_demo_with_fewer_records_finds_every_one_in_order() -> None:
     assert re.search(r"rate +[\d,]+ records/s", printed)
 
 
+def test_consume_transform_produce_passes_every_record_on_once() -> None:
+    pytest.importorskip("confluent_kafka")
+    printed = run_example("examples.consume_transform_produce")
+    assert "1000 records passed on, 1000 of them different" in printed
+
+
+def test_database_and_kafka_when_a_process_is_killed_between_them_then_the_next_one_finishes() -> None:
+    printed = run_example("examples.database_and_kafka").splitlines()
+    assert printed[:2] == ["a process ended with -9, finished: 0", "a process ended with 0, finished: 1"]
+    assert printed[2] == "the database has: [('tea',), ('cake',), ('tea',), ('cake',)]"
+    assert printed[3] == "Kafka has:        [b'tea', b'cake', b'tea', b'cake']"
+
+
 README_BLOCKS = re.findall(r"```python\n(.*?) *```", (ROOT / "README.md").read_text(encoding="ascii"), re.DOTALL)
 
 
 @pytest.mark.parametrize(("number", "printed"), [
-    (0, "RecordMetadata(topic='orders'"), (1, "0 1\n"), (2, "2 {}\n"), (3, ""), (4, ""), (
-    5, "1 {'not_sent': 0, 'rejected': 0, 'unknown': 0} {'orders': TopicDeliveries(delivered=1, ")])
+    (0, "RecordMetadata(topic='orders'"), (1, "0 1\n"), (2, "2 {}\n"), (3, "[b'40']\n"), (4, ""), (5, ""), (
+    6, "1 {'not_sent': 0, 'rejected': 0, 'unknown': 0} {'orders': TopicDeliveries(delivered=1, ")])
 def test_readme_blocks_run_as_they_are_printed(tmp_path: Path, number: int, printed: str) -> None:
-    assert len(README_BLOCKS) == 6
+    assert len(README_BLOCKS) == 7
     script = tmp_path / "block.py"
     script.write_text(textwrap.dedent(README_BLOCKS[number]), encoding="ascii")
     done = subprocess.run([sys.executable, "-W", "error", str(script)], cwd=ROOT, env={"PYTHONPATH": str(ROOT)},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,10 @@ def broker(start_broker: StartBroker) -> EmbeddedBroker:
 
 def connect(broker: EmbeddedBroker) -> RawClient:
     return RawClient(("127.0.0.1", broker.port))
+
+
+def batch_of(value: bytes) -> bytes:
+    return bytes(build_batch([(1_700_000_000_000, b"k", value, ())]))
 
 
 def two_partitions(topic: str = "orders") -> dict[str, object]:
@@ -226,7 +231,7 @@ def test_a_call_cannot_go_to_another_process(start_broker: StartBroker) -> None:
 
 def test_faults_are_chosen_by_client_and_count(broker: EmbeddedBroker) -> None:
     never = broker.faults.on("Metadata", client_id="somebody else").close()
-    elsewhere = broker.faults.on("Metadata", node_id=2).close()
+    elsewhere = broker.faults.on("Metadata", api_version=12).close()
     twice = broker.faults.on("Metadata", client_id="probe", times=2).error(ErrorCode.INVALID_TOPIC_EXCEPTION)
     with connect(broker) as client:
         codes = [client.request(ApiKeys.METADATA, 1, metadata_body("orders"))["topics"][0]["error_code"]
@@ -265,12 +270,158 @@ def test_the_same_seed_makes_the_same_choices(start_broker: StartBroker) -> None
     assert set(stories[0]) == {0, 17}
 
 
-@pytest.mark.parametrize("arguments", [{"api": "Prodcue"}, {"times": 0}, {"probability": 0}])
-def test_faults_that_make_no_sense_are_refused(broker: EmbeddedBroker, arguments: dict[str, object]) -> None:
-    with pytest.raises(ConfigError):
+@pytest.mark.parametrize(("arguments", "why"), [
+    ({"api": "Prodcue"}, "known are Produce"), ({"times": 0}, "at least 1"), ({"probability": 0}, "above 0"),
+    ({"probability": True}, "above 0"), ({"api": "Heartbeat", "topic": "orders"}, "Heartbeat names no topic"),
+    ({"api": "Metadata", "partition": 0}, "names no partition"), ({"api": "Produce", "group": "g"}, "names no group"),
+    ({"api": "Fetch", "transactional_id": "t"}, "names no transactional id"), ({"partition": "0"}, "whole number"),
+    ({"partition": -1}, "at least 0"), ({"times": "1"}, "whole number"), ({"after": -1}, "at least 0"),
+    ({"after": None}, "whole number"), ({"topic": "a/b"}, "is invalid"), ({"topic": 7}, "must be a text"),
+    ({"node_id": 2}, "there are 1"), ({"api": "Produce", "api_version": 99}, "has versions 3 to 13")], ids=str)
+def test_faults_that_could_never_fit_are_refused(
+        broker: EmbeddedBroker, arguments: dict[str, object], why: str) -> None:
+    """They were taken, and the test that relied on them passed."""
+    with pytest.raises(ConfigError, match=why):
         broker.faults.on(**arguments)  # type: ignore[arg-type]  # wrong on purpose
-    with pytest.raises(ConfigError):
-        broker.faults.on("Produce").close("later")
+
+
+@pytest.mark.parametrize(("api", "act", "why"), [
+    ("Produce", lambda fault: fault.close("later"), "before_apply, after_apply"),
+    ("Produce", lambda fault: fault.delay(-5), "from 0 to"),
+    ("Produce", lambda fault: fault.delay("5"), "whole number"),
+    ("Produce", lambda fault: fault.error("NO_SUCH"), "no error of this name"),
+    ("Produce", lambda fault: fault.error(2**15), "from -32768 to 32767"),
+    ("Produce", lambda fault: fault.error(1, 7), "must be a text"),
+    ("Fetch", lambda fault: fault.error(1, "x", {0: "y"}), "only Produce has them"),
+    ("Produce", lambda fault: fault.error(1, "x", {"a": "y"}), "by the index"),
+    ("Produce", lambda fault: fault.truncate(-1), "from 0 to"),
+    ("SaslHandshake", lambda fault: fault.throttle(5), "tells a throttle time"),
+    ("Fetch", lambda fault: fault.swap(), "only Produce can be lied about"),
+    ("Fetch", lambda fault: fault.call(7), "must be a function")])
+def test_what_goes_wrong_when_it_cannot_then_it_is_refused(
+        broker: EmbeddedBroker, api: str, act: Callable[[Any], object], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        act(broker.faults.on(api))
+
+
+def test_faults_come_after_some_and_by_version_group_and_transactional_id(broker: EmbeddedBroker) -> None:
+    third = broker.faults.on("Metadata", topic="orders", after=2, times=2).error("INVALID_TOPIC_EXCEPTION")
+    old = broker.faults.on("Metadata", api_version=1, topic="other").error(ErrorCode.LEADER_NOT_AVAILABLE)
+    group = broker.faults.on("FindCoordinator", group="g").error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    described = broker.faults.on("DescribeGroups", group="g").error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    transaction = broker.faults.on(transactional_id="t").error(ErrorCode.NOT_COORDINATOR)
+    with connect(broker) as client:
+        def codes(version: int, *topics: str) -> list[int]:
+            answer = client.request(ApiKeys.METADATA, version, metadata_body(*topics))
+            return [topic["error_code"] for topic in answer["topics"]]
+
+        assert [codes(1, "orders")[0] for _ in range(5)] == [0, 0, 17, 17, 0]
+        assert codes(2, "other") == [0]
+        assert codes(1, "orders", "other") == [0, 5]
+        for key, key_type, code in (("h", 0, 0), ("g", 1, 0), ("g", 0, 15), ("t", 0, 0), ("t", 1, 16)):
+            found = client.request(ApiKeys.FIND_COORDINATOR, 3, {"key": key, "key_type": key_type})
+            assert found["error_code"] == code, (key, key_type)
+        for groups, codes_of_groups in ((["h"], [0]), (["h", "g"], [14, 14])):
+            answer = client.request(ApiKeys.DESCRIBE_GROUPS, 5, {
+                "groups": groups, "include_authorized_operations": False})
+            assert [found["error_code"] for found in answer["groups"]] == codes_of_groups
+    assert [fault.count for fault in (third, old, group, described, transaction)] == [2, 1, 1, 1, 1]
+
+
+def test_faults_that_no_request_has_met_are_told(broker: EmbeddedBroker) -> None:
+    broker.faults.on("Metadata").error(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    broker.faults.on("Produce", topic="orders", times=None).delay(5).close()
+    broker.faults.on("Fetch", optional=True).drop()
+    broker.faults.on("Fetch").drop().remove()
+    broker.faults.on(client_id="nobody")
+    with connect(broker) as client:
+        client.request(ApiKeys.METADATA, 1, metadata_body("orders"))
+    assert broker.faults.unused() == [
+        "on(\"Produce\", topic='orders', times=None).delay(delay_ms=5, when='before_apply').close(when='after_apply')",
+        "on(client_id='nobody') without anything that happens"]
+    broker.faults.clear()
+    assert broker.faults.unused() == []
+
+
+# ---- requests that are held
+
+@both_kinds
+@pytest.mark.parametrize("when", ["before_apply", "after_apply"])
+def test_requests_that_are_held_go_on_in_the_order_that_the_test_wants(
+        start_broker: StartBroker, separate_process: bool, when: str) -> None:
+    broker = start_broker(topics={"orders": 1}, separate_process=separate_process, config={"num.io.threads": 1})
+    both = broker.faults.on("Produce", topic="orders", times=2).hold(when)
+    with connect(broker) as first, connect(broker) as second, connect(broker) as third:
+        for number, client in enumerate((first, second), 1):
+            client.send_request(ApiKeys.PRODUCE, 9, produce_body("orders", 0, batch_of(b"%d" % number)))
+            both.await_held(number)
+        third.request(ApiKeys.METADATA, 1, metadata_body())  # the only handler is free
+        assert (both.held, both.count) == ([1, 2], 2)
+        assert first.is_silent(for_s=0.05)
+        both.release(2)
+        offset = produced(second.receive_response(ApiKeys.PRODUCE, 9)[1])["base_offset"]
+        assert first.is_silent(for_s=0.05)
+        with pytest.raises(ConfigError, match=r"held are \[1\]"):
+            both.release(2)
+        both.release()
+        assert produced(first.receive_response(ApiKeys.PRODUCE, 9)[1])["base_offset"] == 1 - offset
+        assert offset == (0 if when == "before_apply" else 1)
+        assert both.held == []
+    assert [record.value for record in broker.records("orders")] == (
+        [b"2", b"1"] if when == "before_apply" else [b"1", b"2"])
+
+
+def test_requests_that_are_held_go_on_when_the_fault_ends_and_waits_come_in_their_order(
+        broker: EmbeddedBroker) -> None:
+    held = broker.faults.on("Metadata", times=None).delay(0).hold().hold("after_apply")
+    with connect(broker) as client, connect(broker) as other:
+        client.send_request(ApiKeys.METADATA, 1, metadata_body())
+        held.await_held()
+        held.release(1)
+        held.await_held()
+        assert held.held == [2], "once before it is looked at, once before its answer goes out"
+        other.send_request(ApiKeys.METADATA, 1, metadata_body())
+        held.await_held(2)
+        held.remove()
+        client.receive_response(ApiKeys.METADATA, 1)
+        other.receive_response(ApiKeys.METADATA, 1)
+        client.request(ApiKeys.METADATA, 1, metadata_body())
+    with pytest.raises(ConfigError, match="was removed"):
+        held.release()
+    assert held.held == []
+
+
+def test_request_that_is_held_takes_effect_though_its_client_has_gone(broker: EmbeddedBroker) -> None:
+    held = broker.faults.on("Produce").hold()
+    with connect(broker) as client:
+        client.send_request(ApiKeys.PRODUCE, 9, produce_body("orders", 0, BATCH))
+        held.await_held()
+    held.release()
+    deadline = time.monotonic() + GIVE_UP_S
+    while broker.log_end_offsets("orders")[0] == 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_request_that_is_held_is_gone_with_its_node(start_broker: StartBroker) -> None:
+    broker = start_broker(brokers=2, topics={"orders": 1})
+    held = broker.faults.on("Produce").hold()
+    with connect(broker) as client:
+        client.send_request(ApiKeys.PRODUCE, 9, produce_body("orders", 0, BATCH))
+        held.await_held()
+        broker.stop_node(1)
+        assert client.is_closed()
+    held.release()
+    broker.start_node(1)
+    assert broker.log_end_offsets("orders")[0] == 0
+    with connect(broker) as client:
+        assert produced(client.request(ApiKeys.PRODUCE, 9, produce_body("orders", 0, BATCH)))["error_code"] == 0
+    again = broker.faults.on("Produce").hold()
+    with connect(broker) as client:
+        client.send_request(ApiKeys.PRODUCE, 9, produce_body("orders", 0, BATCH))
+        again.await_held()
+        broker.stop()
+        assert client.is_closed()
 
 
 # ---- other releases

@@ -66,14 +66,25 @@ class Finder:
 
 loaded = []
 sys.meta_path.insert(0, Finder())
-with KafkaProducer(json.loads(sys.argv[1])) as producer:
+settings = json.loads(sys.argv[1])
+with KafkaProducer(settings) as producer:
+    if "transactional.id" in settings:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({(sys.argv[2], 0): 1}, "group")
     for _ in range(3):
         producer.send(sys.argv[2], b"value", key=b"key").result(600)
+    if "transactional.id" in settings:
+        producer.prepare_transaction()
+        producer.commit_transaction()
+        producer.begin_transaction()
+        producer.send(sys.argv[2], b"value")
+        producer.abort_transaction()
 print(*loaded)
 """
 
 
-@pytest.mark.parametrize("listener", ["PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("listener", ["PLAINTEXT", "SASL_SSL", "transactional"])
 def test_sender_when_it_works_then_its_thread_loads_no_module(certificates: Certificates, listener: str) -> None:
     """A fork in the middle of an import leaves a child in which the module is half there and its lock is held for ever.
 
@@ -82,7 +93,8 @@ def test_sender_when_it_works_then_its_thread_loads_no_module(certificates: Cert
     modules = "org.apache.kafka.common.security"
     config = {"listeners": "PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0", "sasl.enabled.mechanisms": "SCRAM-SHA-256",
               "ssl.keystore.location": str(certificates.server.keystore)}
-    settings = {} if listener == "PLAINTEXT" else {
+    transactional, listener = listener == "transactional", "SASL_SSL" if listener == "SASL_SSL" else "PLAINTEXT"
+    settings = ({"transactional.id": "t"} if transactional else {}) if listener == "PLAINTEXT" else {
         "security.protocol": listener, "sasl.mechanism": "SCRAM-SHA-256", "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(certificates.ca),
         "sasl.jaas.config": f'{modules}.scram.ScramLoginModule required username="alice" password="secret";'}
@@ -94,3 +106,39 @@ def test_sender_when_it_works_then_its_thread_loads_no_module(certificates: Cert
                               capture_output=True, text=True, check=False, timeout=PROGRAM_S)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.split() == []
+
+
+IN_A_TRANSACTION = """
+import os, sys
+from pyproducer import ForkedProducerError, KafkaProducer
+
+with KafkaProducer({"bootstrap.servers": sys.argv[1], "transactional.id": "t"}) as producer:
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(sys.argv[2], b"before")
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for call in (producer.begin_transaction, producer.commit_transaction, producer.abort_transaction,
+                     producer.init_transactions, producer.prepare_transaction,
+                     lambda: producer.send_offsets_to_transaction({(sys.argv[2], 0): 1}, "group"),
+                     lambda: producer.send(sys.argv[2], b"of the child")):
+            try:
+                call()
+            except ForkedProducerError:
+                refused += 1
+        os._exit(refused)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    producer.send(sys.argv[2], b"after")
+    producer.commit_transaction()
+"""
+
+
+def test_transaction_when_its_process_forks_then_the_child_can_do_nothing_and_the_parent_commits() -> None:
+    with EmbeddedBroker(topics={TOPIC: 1}) as broker:
+        done = subprocess.run([sys.executable, "-c", IN_A_TRANSACTION, broker.bootstrap_servers, TOPIC], cwd=ROOT,
+                              capture_output=True, text=True, check=False, timeout=PROGRAM_S)
+        assert done.returncode == 0, done.stderr[-4000:]
+        assert done.stdout == "7\n", "each call is refused"
+        stored = read_topic(broker.bootstrap_servers, TOPIC, isolation_level="read_committed")
+        assert [record.value for record in stored] == [b"before", b"after"]

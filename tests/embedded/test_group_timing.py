@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.broker.cluster.coordinator.group.offsets import CommittedOffset
-from pyproducer.broker.cluster.partition import Leadership
+from pyproducer.broker.cluster.replicas import Leadership
 from pyproducer.broker.control.in_process import InProcessCluster
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode

@@ -57,3 +57,21 @@ def test_callers_when_interrupted_anywhere_then_nothing_is_swallowed_lost_double
     assert set(numbers.values()) == {1}
     assert max(numbers) <= told["highest"]
     assert (stored[b"first"], stored[b"last"], stored[b"too late"]) == (1, 1, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="signals that interrupt are of POSIX")
+@pytest.mark.parametrize("count", [50, pytest.param(3000, marks=pytest.mark.soak)])
+def test_transactional_calls_when_interrupted_anywhere_and_called_again_then_each_transaction_is_as_its_calls_say(
+        count: int) -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        done = subprocess.run([sys.executable, "-m", "tests.support.interrupted_transactions", broker.bootstrap_servers,
+                               "t", str(count)], cwd=ROOT, capture_output=True, text=True, check=False,
+                              timeout=count / 5 + 100)
+        assert done.returncode == 0, done.stderr[-3000:]
+        told = json.loads(done.stdout)
+        stored = [(record.value or b"").decode() for record in read_topic(
+            broker.bootstrap_servers, "t", isolation_level="read_committed")]
+    assert told["swallowed"] == []
+    assert told["raised"] == told["caught"] >= count
+    assert told["state"] == "READY"
+    assert stored == [f"{number} {index}" for number in told["committed"] for index in range(3)]

@@ -9,7 +9,7 @@ import pytest
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.broker.cluster.listener import EndPoint
 from pyproducer.broker.cluster.living_brokers import BrokerInfo
-from pyproducer.broker.cluster.partition import Leadership
+from pyproducer.broker.cluster.replicas import Leadership, Replicas
 from pyproducer.broker.control.in_process import InProcessCluster
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
@@ -28,7 +28,7 @@ def client(start_broker: Callable[..., EmbeddedBroker]) -> RawClient:
     cluster.state.brokers.register(BrokerInfo(OTHER, {"PLAINTEXT": EndPoint("PLAINTEXT", "PLAINTEXT", "h", 9)}, None))
     partition = cluster.state.topics.partition("orders", 0)
     assert partition is not None
-    partition.leadership = Leadership(OTHER, EPOCH)
+    partition.leadership, partition.replicas = Leadership(OTHER, EPOCH), Replicas((OTHER,), (OTHER,))
     return RawClient(("127.0.0.1", broker.port))
 
 

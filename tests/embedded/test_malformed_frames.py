@@ -6,6 +6,7 @@ hypothesis makes up. Each goes over a connection of its own, and the broker has 
 
 from __future__ import annotations
 
+import logging
 import random
 import socket
 import struct
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.broker.control.child_process import ChildProcessCluster
+from pyproducer.broker.network.flood_log import LINES
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
 from tests.support.patience import GIVE_UP_S
@@ -199,6 +201,22 @@ def test_what_hypothesis_makes_up_closes_its_own_connection_only(attack: Attack)
     run()
     assert attack.sent >= MADE_UP_COUNT * 0.9, "few were made up twice"
     assert attack.closed > attack.sent // 2
+
+
+def test_frames_that_make_no_sense_when_there_are_very_many_then_some_are_told_and_the_others_counted(
+        start_broker: Callable[..., EmbeddedBroker], caplog: pytest.LogCaptureFixture) -> None:
+    """One line for each: 88,000 frames wrote twelve megabytes."""
+    broker = start_broker(topics={"orders": 1})
+    bad = (b"\0\x03\0\x01", request_bytes(ApiKeys.METADATA, 1, metadata_body("orders"))[:-3])  # header, body
+    with caplog.at_level(logging.WARNING, "pyproducer"):
+        for number in range(60):
+            with RawClient(("127.0.0.1", broker.port)) as client:
+                if number % 3 == 2:
+                    client.send_bytes(struct.pack(">i", -5))
+                else:
+                    client.send_frame(bad[number % 3])
+                assert client.is_closed()
+    assert LINES <= len(caplog.records) < 3 * LINES
 
 
 def test_a_frame_that_never_ends_costs_nothing(start_broker: Callable[..., EmbeddedBroker]) -> None:

@@ -36,9 +36,10 @@ def reassign(broker: EmbeddedBroker, replicas: list[int], **fields: bool) -> tup
     return found["error_code"], found["error_message"]
 
 
-def elect(broker: EmbeddedBroker, kind: int) -> list[tuple[int, str | None]]:
+def elect(broker: EmbeddedBroker, kind: int, partition: int = 1) -> list[tuple[int, str | None]]:
     answer = ask(broker, 1, ApiKeys.ELECT_LEADERS, 2, {
-        "election_type": kind, "timeout_ms": 5000, "topic_partitions": [{"topic": "orders", "partitions": [1]}]})
+        "election_type": kind, "timeout_ms": 5000, "topic_partitions": [
+            {"topic": "orders", "partitions": [partition]}]})
     return [(found["error_code"], found["error_message"])
             for found in answer["replica_election_results"][0]["partition_result"]]
 
@@ -64,8 +65,14 @@ def test_partition_when_it_is_reassigned_then_the_new_broker_leads_it_and_has_it
 def test_partition_when_its_broker_is_among_the_new_ones_then_it_stays(broker: EmbeddedBroker) -> None:
     assert reassign(broker, [2, 1]) == (0, None)
     assert broker.leader_of("orders", 0) == (1, 0)
-    assert reassign(broker, [2, 1], allow_replication_factor_change=False) == (
-        ErrorCode.INVALID_REPLICATION_FACTOR, "The replication factor is changed from 1 to 2")
+    assert broker.describe_partition("orders", 0) == (1, 0, (2, 1), (1, 2))
+    assert reassign(broker, [2, 1, 3], allow_replication_factor_change=False) == (
+        ErrorCode.INVALID_REPLICATION_FACTOR, "The replication factor is changed from 2 to 3")
+    assert elect(broker, PREFERRED, 0) == [(0, None)]
+    assert broker.describe_partition("orders", 0) == (2, 1, (2, 1), (2, 1))
+    assert elect(broker, PREFERRED, 0) == [
+        (ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")]
+    assert [placed(broker, node_id) for node_id in (1, 2, 3)] == [[0], [0, 1], [2]]
 
 
 def test_partition_when_an_admin_moves_it_to_a_log_dir_of_another_broker_then_its_own_is_named(

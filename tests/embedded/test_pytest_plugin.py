@@ -77,6 +77,45 @@ def test_fixtures_give_an_own_broker_and_a_shared_one(tmp_path: Path) -> None:
     assert "6 passed" in run.stdout, run.stdout + run.stderr
 
 
+TESTS_WITH_FAULTS = '''
+import pytest
+
+def test_met(kafka_broker):
+    kafka_broker.faults.on("Metadata", times=None).delay(0)
+    from pyproducer import KafkaProducer
+    with KafkaProducer({"bootstrap.servers": kafka_broker.bootstrap_servers}) as producer:
+        producer.send("orders", b"paid").result(600)
+
+def test_not_met(kafka_broker):
+    kafka_broker.faults.on("Produce", topic="orders", after=2).error("NOT_LEADER_OR_FOLLOWER")
+
+def test_optional(kafka_broker):
+    kafka_broker.faults.on("Produce", optional=True).close()
+
+def test_removed(kafka_broker):
+    kafka_broker.faults.on("Produce").close().remove()
+
+def test_stopped(kafka_broker):
+    kafka_broker.faults.on("Produce").close()
+    kafka_broker.stop()
+
+def test_failed(kafka_broker):
+    kafka_broker.faults.on("Produce").close()
+    assert 1 == 2
+'''
+
+
+def test_fault_when_no_request_has_met_it_then_its_test_fails_unless_that_is_allowed(tmp_path: Path) -> None:
+    run = pytest_of_users(tmp_path, TESTS_WITH_FAULTS)
+    assert "1 failed, 5 passed, 1 error" in run.stdout, run.stdout + run.stderr
+    assert ("No request has met these faults: on(\"Produce\", topic='orders', after=2).error(code=6, "
+            "when='before_apply'). What may not be met is optional=True.") in run.stdout
+    (tmp_path / "pytest.ini").write_text("[pytest]\npyproducer_strict_faults = false\n")
+    run = pytest_of_users(tmp_path, TESTS_WITH_FAULTS)
+    assert "1 failed, 5 passed" in run.stdout, run.stdout + run.stderr
+    assert "error" not in run.stdout.rpartition("1 failed")[2]
+
+
 def test_plugin_when_no_fixture_is_used_then_it_imports_nothing_of_ours(tmp_path: Path) -> None:
     """It was a module of the package: each run of pytest, of any project beside it, imported the whole producer."""
     run = pytest_of_users(tmp_path, TESTS_OF_WHOMEVER)

@@ -22,12 +22,13 @@ from pyproducer import (
     UnsupportedVersionError,
 )
 from pyproducer.broker import EmbeddedBroker
+from pyproducer.client import blocking_client
 from pyproducer.client.resolver import ResolvedAddress
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.records import Header
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import build_response
-from pyproducer.testing import ConsumedRecord, blocking_client, read_topic
+from pyproducer.testing import ConsumedRecord, read_topic
 from tests.embedded.conftest import WireTarget
 from tests.support.bad_servers import (
     black_hole,
@@ -103,6 +104,11 @@ def test_transactions_when_committed_aborted_or_open_then_their_records_are_read
     servers = "{}:{}".format(*wire.address)
     assert [(record.offset, record.value) for record in read_topic(servers, topic)] == [
         (0, b"c"), (1, b"a"), (2, b"o")]
+    assert [(record.offset, record.value) for record in read_topic(
+        servers, topic, isolation_level="read_committed")] == [(0, b"c")]
+    assert opened.end(commit=True) == 0
+    assert [(record.offset, record.value) for record in read_topic(
+        servers, topic, isolation_level="read_committed")] == [(0, b"c"), (2, b"o")]
 
 
 def test_topic_when_it_has_several_leaders_then_each_is_asked_for_its_partitions(start_broker: StartBroker) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.environments import Python, find_pythons
+from tests.support.archives import unpack
 from tests.support.compiler import missing_for_compiling
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,7 +56,7 @@ def test_wheel_when_it_is_installed_without_a_compiler_then_it_works_and_goes_wi
 @pytest.mark.soak
 def test_sdist_when_it_is_unpacked_then_its_tests_run(dist: Path, tmp_path: Path) -> None:
     (sdist,) = dist.glob("*.tar.gz")
-    shutil.unpack_archive(sdist, tmp_path, filter="data")
+    unpack(sdist, tmp_path)
     (sources,) = tmp_path.iterdir()
     for name in ("Makefile", ".ci/run", "benchmarks/compare.py", "docs/design.md", "tests/kafka/test_wire.py",
                  "pyproducer/hotpath/_native.pyx", "pyproducer/hotpath/_native.pxd"):

@@ -191,7 +191,8 @@ def test_several_brokers_with_a_given_port_have_the_ports_after_it(start_broker:
 @both_kinds
 def test_coordinator_when_it_moves_or_its_node_stops_then_it_is_found_anew_or_missing(
         start_broker: StartBroker, separate_process: bool) -> None:
-    broker = start_broker(brokers=3, separate_process=separate_process)
+    broker = start_broker(brokers=3, separate_process=separate_process,
+                          config={"offsets.topic.replication.factor": 1})
     first, second, third = addresses(broker)
     broker.move_coordinator("a-group", 3)
     for address in (first, second, third):

@@ -133,6 +133,7 @@ def test_connections_when_one_address_has_too_many_then_the_next_is_closed(start
     with connect(broker) as fourth:
         fourth.request(ApiKeys.METADATA, 1, metadata_body())
     second.close()
-    broker = start_broker(config={"max.connections.per.ip": 2, "max.connections.per.ip.overrides": "127.0.0.1:0"})
-    with connect(broker) as client:
-        assert client.is_closed()
+    for host in ("127.0.0.1", "[::ffff:127.0.0.1]"):
+        broker = start_broker(config={"max.connections.per.ip": 2, "max.connections.per.ip.overrides": f"{host}:0"})
+        with connect(broker) as client:
+            assert client.is_closed()

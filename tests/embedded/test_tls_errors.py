@@ -85,6 +85,25 @@ def test_tls_when_something_is_wrong_then_the_error_says_what_and_comes_at_once(
         assert word in text
 
 
+def test_plaintext_listener_when_records_and_checks_come_again_and_again_then_each_is_told_at_once(
+        broker: EmbeddedBroker) -> None:
+    """Only the first record was; the others and check() took all of max.block.ms, for the producer's life."""
+    port = broker.bootstrap_servers_of("PLAIN").rpartition(":")[2]
+    words = "its listener speaks Kafka without TLS"
+    for more in ({}, {"sasl.mechanism": "PLAIN", "security.protocol": "SASL_SSL", "sasl.jaas.config":
+                      'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";'}):
+        with KafkaProducer({"bootstrap.servers": f"localhost:{port}", "max.block.ms": PATIENT_MS,
+                            "security.protocol": "SSL", "delivery.timeout.ms": PATIENT_MS, **more}) as producer:
+            for _ in range(3):
+                error = error_of_send(producer, "orders", b"secret")
+                assert isinstance(error, AuthenticationError)
+                assert words in str(error)
+            with pytest.raises(AuthenticationError, match=words):
+                producer.check(PATIENT_MS / 1000)
+            with pytest.raises(AuthenticationError, match=words):
+                producer.partitions_for("orders")
+
+
 def test_tls_when_the_broker_tells_a_name_that_its_certificate_has_not_then_the_error_says_where_it_comes_from(
         broker: EmbeddedBroker, certificates: Certificates) -> None:
     port = broker.bootstrap_servers_of("MOVED").rpartition(":")[2]

@@ -80,6 +80,6 @@ def test_users_when_the_broker_starts_again_then_they_are_there(tmp_path: Path) 
         with pytest.raises(ConfigError, match="needs a name and a password") as raised:
             broker.add_scram_user("", "hush-hush")
         assert "hush" not in str(raised.value)
-    assert "secret" not in (tmp_path / "cluster.json").read_text()
+    assert "secret" not in (tmp_path / "cluster.jsonl").read_text()
     with EmbeddedBroker(data_dir=tmp_path) as broker, RawClient(("127.0.0.1", broker.port)) as client:
         assert describe(client) == {"alice": [(1, 5000), (2, 5000)]}

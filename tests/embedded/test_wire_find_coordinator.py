@@ -19,7 +19,7 @@ from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.cluster.coordinator.partition_for import partition_for
 from pyproducer.broker.cluster.listener import EndPoint
 from pyproducer.broker.cluster.living_brokers import BrokerInfo
-from pyproducer.broker.cluster.partition import NO_LEADER, Leadership
+from pyproducer.broker.cluster.replicas import NO_LEADER, Leadership
 from pyproducer.broker.control.in_process import InProcessCluster
 from pyproducer.broker.request.request_context import RequestContext
 from pyproducer.protocol.apis import ApiKeys
@@ -195,7 +195,8 @@ def test_find_when_the_internal_topic_is_missing_then_it_is_made_with_kafkas_set
         start_broker: StartBroker, key_type: int, name: str, compression_type: str) -> None:
     broker = start_broker()
     expected = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024),
-                "compression.type": compression_type}
+                "compression.type": compression_type, **({} if name == CONSUMER_OFFSETS else {
+                    "min.insync.replicas": "1", "unclean.leader.election.enable": "false"})}
     with connect(broker) as client:
         assert list(client.request(ApiKeys.METADATA, 12, {"topics": None})["topics"]) == []
         assert code_of(client, "k", key_type) == 0
@@ -203,7 +204,8 @@ def test_find_when_the_internal_topic_is_missing_then_it_is_made_with_kafkas_set
         (described,) = client.request(ApiKeys.DESCRIBE_CONFIGS, 4, {"resources": [
             {"resource_type": 2, "resource_name": name, "configuration_keys": list(expected)}]})["results"]
     assert (found["name"], found["is_internal"], len(found["partitions"])) == (name, True, 50)
-    entry = json.loads((broker.data_dir / "cluster.json").read_text())["topics"][name]
+    lines = [json.loads(line) for line in (broker.data_dir / "cluster.jsonl").read_text().splitlines()]
+    (entry,) = [line["topics"][name] for line in lines if name in line.get("topics", ())]
     assert entry["configs"] == expected
     assert {config["name"]: config["value"] for config in described["configs"]} == expected
 

@@ -29,9 +29,9 @@ TABLES = {"broker": BROKER_CONFIG, "topic": TOPIC_CONFIG}
 OF_OLDER_KAFKAS = {"quota.producer.default", "quota.consumer.default"}
 OF_THE_AUTHORIZER = {"super.users", "allow.everyone.if.no.acl.found"}  # read by its class, which is not in the table
 OTHER_DEFAULTS = {
-    # One process for tests and laptops: it listens on loopback, on a port that is free, and replicates nothing.
+    # One process for tests and laptops: it listens on loopback, on a port that is free, and has one broker.
     "listeners", "controller.listener.names", "offsets.topic.replication.factor",
-    "transaction.state.log.replication.factor", "group.initial.rebalance.delay.ms",
+    "transaction.state.log.replication.factor", "transaction.state.log.min.isr", "group.initial.rebalance.delay.ms",
     # Stores are PEM here.
     "ssl.keystore.type", "ssl.truststore.type",
     # A temporary folder.
@@ -46,7 +46,7 @@ OTHER_BOUNDS = {
     "log.cleaner.backoff.ms",
     "ssl.keystore.type", "ssl.truststore.type",
     # No class of Java can be loaded.
-    "authorizer.class.name",
+    "authorizer.class.name", "replica.selector.class",
     # Kafka checks these elsewhere, or lets the system refuse them.
     "connections.max.idle.ms", "default.replication.factor", "group.initial.rebalance.delay.ms",
     "group.max.session.timeout.ms", "group.min.session.timeout.ms", "log.flush.interval.ms", "log.retention.ms",

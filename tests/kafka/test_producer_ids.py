@@ -27,7 +27,7 @@ CHECK_INTERVAL_MS = 250
 HOUR_MS = 3_600_000
 GIVE_UP_S = 60
 MAX_SEQUENCE = 2**31 - 1
-OUT_OF_ORDER, INVALID_EPOCH, UNKNOWN_TOPIC_ID = 45, 47, 100
+NOT_LEADER, OUT_OF_ORDER, INVALID_EPOCH, UNKNOWN_TOPIC_ID = 6, 45, 47, 100
 WITH_TOPIC_IDS = 13
 CREATE_TIME, LOG_TIME = "created", "appended"
 INIT_BODY = {"transactional_id": None, "transaction_timeout_ms": 60_000}
@@ -90,7 +90,15 @@ class Kafka:
         for topic in body.get("topic_data", ()):
             if "name" in topic:
                 topic["name"] = self._names[topic["name"]]
-        return self.client.request(api_key, version, body)
+        deadline = time.monotonic() + GIVE_UP_S
+        while True:
+            answer = self.client.request(api_key, version, body)
+            rows = answer["responses"][0]["partition_responses"] if api_key == ApiKeys.PRODUCE else []
+            if NOT_LEADER not in {row["error_code"] for row in rows}:
+                return answer
+            # A node that has just restarted leads its partitions, and loses them once more for a moment.
+            assert time.monotonic() < deadline, f"Kafka does not lead the partition after {GIVE_UP_S} s"
+            time.sleep(0.02)
 
     def new_id(self) -> int:
         return new_id(self)

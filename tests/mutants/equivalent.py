@@ -130,6 +130,14 @@ EQUIVALENT: tuple[Equivalent, ...] = (
                'if row["api_key"] == ApiKeys.API_VERSIONS), 0)',
                'if row["api_key"] == ApiKeys.API_VERSIONS), (-1))',
                "below 0 the next version is 0, and at 0 as well"),
+    Equivalent("accumulator/buffer_pool.py", "BufferPool.release",
+               "batch.reserved_bytes = 0",
+               "batch.reserved_bytes = 1",
+               "who is released is in no list any more, and only who is in one is counted, moved or split"),
+    Equivalent("client/connection_states.py", "ClusterConnectionStates.ready",
+               "self.preparing.pop(node_id, None)",
+               "self.preparing.pop(None, node_id)",
+               "nobody becomes ready who has not asked for versions, and that took it out"),
 )
 
 

@@ -141,6 +141,7 @@ class Lived:
             child = os.fork()
         if child == 0:
             try:
+                self.facade.broker.on_forked()
                 self.see_in_child()
             except BaseException:
                 traceback.print_exc()

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import psutil
 import pytest
 
 from pyproducer.spark.packing import pack
+from tests.support.archives import unpack
 from tests.support.log_checker import iter_topic
 from tests.support.patience import GIVE_UP_S
 from tests.support.spark_cluster import SparkCluster
@@ -79,8 +79,7 @@ def stored_count(kafka: KafkaServer, topic: str) -> int:
 @contextmanager
 def submitted(cluster: SparkCluster, archive: Path, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """The program, which runs with what is in the archive."""
-    with tarfile.open(archive) as tar:
-        tar.extractall(folder / "dep", filter="data")
+    unpack(archive, folder / "dep")
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     with (folder / "driver.log").open("wb") as log:
         process = subprocess.Popen(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyproducer.spark import ColumnError, KafkaSink, said
+from pyproducer.spark import ColumnError, KafkaSink, driver_log
 from pyproducer.spark import sink as sink_module
 from pyproducer.spark.datasource import NAME, PyProducerDataSource, StreamArrowWriter, StreamRowWriter
 from pyproducer.spark.pool import ProducerPool
@@ -175,8 +175,8 @@ def test_say_when_nobody_set_up_a_log_writes_to_stderr(monkeypatch: pytest.Monke
                                                        capsys: pytest.CaptureFixture[str]) -> None:
     """As in the processes that Spark starts."""
     bare = logging.Logger("pyproducer.spark", logging.WARNING)
-    monkeypatch.setattr(said, "log", bare)
-    said.say(logging.INFO, "%d rows", 7)
-    said.say(logging.INFO, "%d rows", 8)
+    monkeypatch.setattr(driver_log, "log", bare)
+    driver_log.say(logging.INFO, "%d rows", 7)
+    driver_log.say(logging.INFO, "%d rows", 8)
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(" ", 2)[2] for line in lines] == [f"INFO pyproducer.spark: {count} rows" for count in (7, 8)]

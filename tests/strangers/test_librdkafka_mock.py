@@ -50,3 +50,30 @@ def test_records_when_sent_without_idempotence_then_all_are_read_back(mock_clust
         producer.flush(GIVE_UP_S)
         outcomes.ensure_all_acknowledged(COUNT)
     check_log(range(COUNT), [int(record.value or b"-1") for record in read_topic(mock_cluster, topic)])
+
+
+def test_transactions_when_the_mock_is_their_coordinator_then_it_takes_each_request(mock_cluster: str) -> None:
+    """It is Kafka's side before Transactions V2, as librdkafka's authors read it; its markers have no checksum."""
+    topics = [f"mock-transactions-{number}" for number in range(3)]
+    props = {"bootstrap.servers": mock_cluster, "transactional.id": "mock-1"}
+    with KafkaProducer(props) as producer:
+        producer.init_transactions()
+        for number in range(20):
+            producer.begin_transaction()
+            futures = [producer.send(topic, b"%d" % number, partition=partition)
+                       for topic in topics for partition in range(4)]
+            producer.send_offsets_to_transaction({(topics[0], 0): number}, "mock-group")
+            if number % 2:
+                producer.flush()
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+            assert all(future.exception(GIVE_UP_S) is None for future in futures)
+        producer.init_transactions("mock-2")
+        with producer.transaction():
+            producer.send(topics[0], b"of another id")
+    for topic in topics:
+        stored = [int(record.value)
+                  for record in read_topic(mock_cluster, topic, consumer_settings={"check.crcs": False})
+                  if record.value and record.value.isdigit()]
+        assert sorted(stored) == [number for number in range(20) for _ in range(4)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import re
 from collections.abc import Callable, Iterator
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from pyproducer import KafkaProducer, SerializationError
+from pyproducer import ConfigError, KafkaProducer, SerializationError
+from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.testing import ConsumedRecord
 from tests.conftest import refuse
@@ -142,6 +144,54 @@ def test_asynchronous_serializer_when_it_is_given_then_send_says_so(stored: Call
     kind = part_of_confluent_kafka("schema_registry.avro").AsyncAvroSerializer
     with pytest.raises(SerializationError, match="called, not awaited"):
         stored(USER, object.__new__(kind))
+
+
+def test_asynchronous_serializer_when_it_was_not_awaited_then_the_constructor_says_so(
+        stored: Callable[..., ConsumedRecord]) -> None:
+    kind = part_of_confluent_kafka("schema_registry.avro").AsyncAvroSerializer
+    with pytest.raises(ConfigError, match=r"it is not made yet: .*await serializer\(value, SerializationContext"):
+        stored(USER, kind(None, AVRO))
+
+
+def test_asynchronous_serializer_when_it_is_awaited_as_the_sentence_says_then_the_record_is_stored(
+        registry: SchemaRegistry) -> None:
+    avro = part_of_confluent_kafka("schema_registry.avro")
+    serialization = part_of_confluent_kafka("serialization")
+
+    async def run(servers: str) -> None:
+        new_client = part_of_confluent_kafka("schema_registry").AsyncSchemaRegistryClient
+        async with new_client({"url": registry.url}) as client:
+            serializer = await avro.AsyncAvroSerializer(client, AVRO)
+            context = serialization.SerializationContext(TOPIC, serialization.MessageField.VALUE)
+            async with AsyncKafkaProducer({"bootstrap.servers": servers}) as producer:
+                await producer.send(TOPIC, await serializer(USER, context))
+
+    with EmbeddedBroker(topics={TOPIC: 1}) as broker:
+        asyncio.run(run(broker.bootstrap_servers))
+        assert broker.records(TOPIC)[-1].value[:5] == b"\0\0\0\0\1"
+
+
+@pytest.mark.parametrize("kind", ["avro", "json_schema", "protobuf"])
+def test_registry_when_it_cannot_be_reached_then_its_address_is_told(
+        kind: str, stored: Callable[..., ConsumedRecord]) -> None:
+    """The error was "[Errno 111] Connection refused", of nobody."""
+    with SchemaRegistry() as gone:
+        url = gone.url
+    client = part_of_confluent_kafka("schema_registry").SchemaRegistryClient(
+        {"url": url, "max.retries": 0, "basic.auth.user.info": "ada:invented-secret"})
+    module = part_of_confluent_kafka(f"schema_registry.{kind}")
+    value: object = USER
+    if kind == "protobuf":
+        value = importlib.import_module("google.protobuf.wrappers_pb2").StringValue(value="Ann")
+        serializer = module.ProtobufSerializer(type(value), client)
+    else:
+        serializer = module.AvroSerializer(client, AVRO) if kind == "avro" else module.JSONSerializer(
+            JSON_SCHEMA, client)
+    with client, pytest.raises(SerializationError) as raised:
+        stored(value, serializer)
+    assert f"the schema registry at {url} did not answer: " in str(raised.value)
+    assert raised.value.outcome == "not_sent"
+    assert "invented-secret" not in str(raised.value)
 
 
 def test_plain_serializers_of_confluent_kafka_when_they_are_given_then_they_serialize(

@@ -28,7 +28,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -52,6 +52,7 @@ class _Action(enum.Enum):
     CUT_AFTER = "cut after"
     SWALLOW_REQUEST = "swallow request"
     SWALLOW_ANSWER = "swallow answer"
+    DETOUR = "detour"
 
 
 class Fault:
@@ -72,6 +73,8 @@ class Fault:
         self._code = 0
         self._holds_request = False
         self._holds_answer = False
+        self._late: list[tuple[Address, bytes]] = []
+        self._takes_s = 0.0
         self.count = 0
 
     def error(self, code: int) -> Fault:
@@ -104,6 +107,34 @@ class Fault:
         """Let the cluster do it, and never answer. The connection stays open."""
         return self._begin(_Action.SWALLOW_ANSWER)
 
+    def detour(self) -> Fault:
+        """Reset the connection; the request is on its way all the same, and comes to the broker by `deliver`."""
+        return self._begin(_Action.DETOUR)
+
+    def deliver(self, is_too_early: Callable[[Mapping[str, Any]], bool] = lambda _answer: False
+                ) -> list[Mapping[str, Any]]:
+        """Let what made a detour come to its broker now, on a connection of its own; return the answers.
+
+        Args:
+            is_too_early: Of an answer, whether the request is to come once more: later.
+        """
+        answers: list[Mapping[str, Any]] = []
+        while self._late:
+            address, frame = self._late[0]
+            with socket.create_connection(address, timeout=GIVE_UP_S) as sock:
+                sock.sendall(struct.pack(">i", len(frame)) + frame)
+                frames = _Frames()
+                while not (found := frames.feed(sock.recv(CHUNK_BYTES))):
+                    pass
+            exchange = _Exchange(frame, None)
+            answer = parse_response(exchange.api_key, exchange.api_version, found[0])[1]
+            if is_too_early(answer):
+                time.sleep(POLL_S)
+                continue
+            del self._late[0]
+            answers.append(answer)
+        return answers
+
     def hold_request(self) -> Fault:
         """Keep the request, and what follows it on its connection, until `release`."""
         self._holds_request = True
@@ -114,11 +145,17 @@ class Fault:
         self._holds_answer = True
         return self._begin(self._action)
 
+    def take_ms(self, ms: int) -> Fault:
+        """Take so long for each of them; what follows on its connection waits, as it does for a slow broker."""
+        self._takes_s = ms / 1000
+        return self._begin(self._action)
+
     def release(self) -> None:
         """Let go what is held, and hold nothing more."""
         with self._proxy._lock:
             self._left = 0
             self._holds_request = self._holds_answer = False
+            self._takes_s = 0.0
         self._proxy._wake()
 
     def end(self) -> None:
@@ -183,6 +220,7 @@ class _Exchange:
         self.fault = fault
         self.answer: bytes | None = None
         self.is_silent = False  # never answered
+        self.due: float | None = None  # when a slow broker is done with it
         self.is_counted = False
 
     @property
@@ -290,6 +328,12 @@ class _Conversation:
                 exchange.count()
                 return
 
+    @property
+    def wait_s(self) -> float | None:
+        """How long until it must be looked at although nothing comes."""
+        due = self._requests[0].due if self._requests else None
+        return None if due is None else max(due - time.monotonic(), 0)
+
     def advance(self) -> bool:
         """Pass on what may go; False when the connection is to be cut."""
         while self._requests:
@@ -297,9 +341,16 @@ class _Conversation:
             if exchange.fault is not None and exchange.fault._holds_request:
                 exchange.count()
                 break
+            if exchange.fault is not None and exchange.fault._takes_s:
+                if exchange.due is None:
+                    exchange.due = time.monotonic() + exchange.fault._takes_s
+                if time.monotonic() < exchange.due:
+                    break
             action = exchange.action
             self._requests.popleft()
-            if action is _Action.CUT_BEFORE:
+            if action in (_Action.CUT_BEFORE, _Action.DETOUR):
+                if exchange.fault is not None and action is _Action.DETOUR:
+                    exchange.fault._late.append((self.broker.sock.getpeername(), exchange.frame))
                 exchange.count()
                 return False
             if action in (_Action.SWALLOW_REQUEST, _Action.ERROR):
@@ -393,6 +444,7 @@ class FaultProxy:
             for fault in self._faults:
                 fault._left = 0
                 fault._holds_request = fault._holds_answer = False
+                fault._takes_s = 0.0
             self._faults.clear()
         self._cut()
 
@@ -427,7 +479,8 @@ class FaultProxy:
             self._selector.close()
 
     def _step(self) -> None:
-        events = self._selector.select()
+        waits = [wait_s for conversation in self._conversations if (wait_s := conversation.wait_s) is not None]
+        events = self._selector.select(min(waits, default=None))
         if self._cut_all:
             for conversation in list(self._conversations):
                 self._drop(conversation)
@@ -510,15 +563,19 @@ class FaultProxy:
 
     def _renamed(self, exchange: _Exchange, frame: bytes) -> bytes:
         """Put our listeners in the place of the brokers that an answer names."""
-        field = {ApiKeys.METADATA: "brokers", ApiKeys.PRODUCE: "node_endpoints"}.get(exchange.api_key)
+        field = {ApiKeys.METADATA: "brokers", ApiKeys.PRODUCE: "node_endpoints",
+                 ApiKeys.FIND_COORDINATOR: "coordinators"}.get(exchange.api_key)
         if field is None:
             return frame
         correlation_id, body = parse_response(exchange.api_key, exchange.api_version, frame)
         nodes = body.get(field)
+        if exchange.api_key is ApiKeys.FIND_COORDINATOR and exchange.api_version < 4:
+            nodes = [body]
         if not nodes:
             return frame
         for node in nodes:
-            node["host"], node["port"] = self._listen((node["host"], node["port"]))
+            if node["port"] > 0:  # else none is known
+                node["host"], node["port"] = self._listen((node["host"], node["port"]))
         return b"".join(build_response(exchange.api_key, exchange.api_version, correlation_id, body))
 
 

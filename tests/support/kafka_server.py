@@ -36,6 +36,11 @@ TEST_JVM_OPTIONS = ("-Xmx512m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAt
 BENCHMARK_JVM_OPTIONS = ("-Xmx1g", "-Xms1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Xshare:auto")
 
 
+def new_cluster_id() -> str:
+    """Return one that no other cluster has. Kafka's do not begin with "-" either: its tools take that for an option."""
+    return base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+
+
 class ServerCertificates(NamedTuple):
     """Files (PEM) of the listeners SSL, MTLS (which asks for a client's certificate of `client_ca`) and MISNAMED."""
 
@@ -56,6 +61,8 @@ class KafkaServer:
         settings: Broker settings that replace or extend the ones below.
         jvm_options: Options of the JVM.
         folder: Where its log folder and its output are kept; a temporary folder, removed by stop(), when None.
+        features: Feature levels, such as transaction.version; those of the release where none are named.
+        cluster_id: Of a cluster that it belongs to; one of its own when None.
 
     Raises:
         MissingTool: Java or Kafka's jars are absent.
@@ -64,7 +71,8 @@ class KafkaServer:
     def __init__(self, *, certificates: ServerCertificates | None = None, proxy_port: int | None = None,
                  listeners: Mapping[str, str] | None = None,
                  settings: Mapping[str, object] | None = None, jvm_options: Sequence[str] = TEST_JVM_OPTIONS,
-                 folder: Path | None = None) -> None:
+                 folder: Path | None = None, features: Mapping[str, int] | None = None,
+                 cluster_id: str | None = None) -> None:
         self._java = java()
         self._classpath = kafka_classpath()
         self._node_classes = compile_java(NODE_SOURCE, self._classpath)
@@ -73,12 +81,12 @@ class KafkaServer:
         self._settings = dict(settings or {})
         self._listeners = dict(listeners or {})
         self._jvm_options = tuple(jvm_options)
+        self._features = dict(features or {})
         self._own_folder = folder is None
         self.folder = Path(tempfile.mkdtemp(prefix="kafka-server-")) if folder is None else folder
         self.log_dir = self.folder / "data"
         self.output = self.folder / "output.log"
-        # Kafka's own ids do not begin with "-" either: its tools would take them for an option.
-        self._cluster_id = base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        self._cluster_id = new_cluster_id() if cluster_id is None else cluster_id
         names = ["PLAINTEXT", "CONTROLLER", *(TLS_LISTENERS if certificates else ()),
                  *(("PROXIED",) if proxy_port else ()), *self._listeners]
         # Kafka is told its ports before it starts, and comes back to them after a kill.
@@ -107,6 +115,15 @@ class KafkaServer:
     def port(self) -> int:
         """The port of the listener without TLS."""
         return self._ports["PLAINTEXT"]
+
+    @property
+    def controller_address(self) -> str:
+        """Where the other nodes of its cluster find its controller."""
+        return f"127.0.0.1:{self._ports['CONTROLLER']}"
+
+    def also_set(self, settings: Mapping[str, object]) -> None:
+        """Change settings, from the next start on."""
+        self._settings.update(settings)
 
     @property
     def ssl_bootstrap_servers(self) -> str:
@@ -150,7 +167,8 @@ class KafkaServer:
         properties = self._write_properties()
         command = [self._java, *self._jvm_options, f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}",
                    "-Dlog4j2.disableJmx=true", "-cp", os.pathsep.join([str(self._node_classes), self._classpath]),
-                   "KafkaNode", str(properties), str(self.log_dir), self._cluster_id]
+                   "KafkaNode", str(properties), str(self.log_dir), self._cluster_id,
+                   *(f"{name}={level}" for name, level in self._features.items())]
         self._read_from = self.output.stat().st_size if self.output.exists() else 0
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,

@@ -9,10 +9,13 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyproducer.client.api_versions import NO_FINALIZED_FEATURES, FinalizedFeatures
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import Node
-from pyproducer.common.errors import IllegalStateError
+from pyproducer.common.errors import IllegalStateError, UnsupportedVersionError
+from pyproducer.hotpath import CONNECTION
+from pyproducer.protocol.apis import ApiKeys
 
 if TYPE_CHECKING:
     from pyproducer.client.wire import KafkaClient
@@ -43,13 +46,17 @@ class MockClient:
         self.ended: list[ClientResponse] = []
         self.is_ready_now = True
         self.unready_nodes: set[int] = set()
+        self.failed_nodes: set[int] = set()
+        self.features = NO_FINALIZED_FEATURES
         self.closed = False
         self.woke_ms = NEVER_MS
+        self.confirmation_ms = 0  # for how long the end may wait for what gets no answer
         self.moved_ms = 0  # by how much all deadlines were moved
 
     def meet_network_of(self, other: MockClient) -> None:
         """Take over what is not a client's but what it meets: who can be reached, what happens in its calls."""
         self.node, self.is_ready_now, self.unready_nodes = other.node, other.is_ready_now, other.unready_nodes
+        self.failed_nodes, self.features = other.failed_nodes, other.features
         self.poll_delay, self.on_send, self.on_poll = other.poll_delay, other.on_send, other.on_poll
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
@@ -64,8 +71,23 @@ class MockClient:
     def ready(self, node: Node, now_ms: int) -> bool:
         return self._can_send(node.node_id)
 
+    def connection_failed(self, node: Node) -> bool:
+        return node.node_id in self.failed_nodes
+
+    @property
+    def finalized_features(self) -> FinalizedFeatures:
+        return self.features
+
     def poll_delay_ms(self, node: Node, now_ms: int) -> int:
         return self.poll_delay
+
+    waits_for = 0
+
+    def api_version(self, node_id: int, api_key: ApiKeys, max_version: int | None = None) -> int | None:
+        raise UnsupportedVersionError(f"{api_key.name} is not there")
+
+    def held_up_by(self, node_id: int, now_ms: int) -> int:
+        return CONNECTION
 
     def least_loaded_node(self, now_ms: int) -> Node | None:
         return self.node
@@ -109,6 +131,9 @@ class MockClient:
     def fileno(self) -> int:
         return -1
 
+    def confirmation_wait_ms(self, now_ms: int) -> int:
+        return self.confirmation_ms
+
     def move_deadlines(self, gap_ms: int) -> None:
         self.moved_ms += gap_ms
 
@@ -136,7 +161,8 @@ class MockClient:
         return self.is_ready_now and node_id not in self.unready_nodes and count < self.max_in_flight
 
     def _version_of(self, request: ClientRequest) -> int:
-        return self.version if request.max_version is None else min(self.version, request.max_version)
+        highest = request.api_key.client_range[1] if request.max_version is None else request.max_version
+        return min(self.version, highest, request.api_key.latest_version)
 
 
 class MockWakeup:

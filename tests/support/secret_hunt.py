@@ -28,6 +28,8 @@ from types import TracebackType
 from typing import Any
 
 import pyproducer
+from pyproducer.common.sender_log import drain
+from tests.support.patience import GIVE_UP_S
 
 _OURS = str(Path(pyproducer.__file__).parent)
 _DEEPEST = 20  # causes and contexts that are followed
@@ -70,6 +72,7 @@ class SecretHunt:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
+        drain(GIVE_UP_S)  # what a thread is still to write
         self._warned.__exit__(kind, error, trace)
         logging.getLogger().removeHandler(self._collector)
         logging.getLogger("pyproducer").setLevel(self._level)

@@ -14,7 +14,7 @@ from pyproducer.accumulator.batch_state import _MOVES, BatchState
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(pyproducer.__file__).parent
 ROAD = ("cli", "spark", "testing", "producer", "sender", "accumulator", "client", "transaction", "network", "protocol",
-        "record", "hotpath", "common")
+        "record", "observe", "hotpath", "common")
 SUFFIXES = (".py", ".pyx", ".pxd")
 TEXT = (ROOT / "docs" / "design.md").read_text(encoding="ascii")
 PATH = re.compile(r"(?<![\w./*])(?:\w+/)*(?:\w+\.(?:py|pyx|pxd|cfg|md)\b|(?<=/)(?![\w/]))")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from tests.mutants.run import HUNG, KILLED, NOT_COVERED, SURVIVED, Doubter, Runn
 from tests.simulation.museum import Edit, Exhibit, plant
 
 ROOT = Path(__file__).resolve().parents[2]
-SENDER = {path: (ROOT / path).read_text() for path in target_files(ROOT, "sender/p")}
+SENDER = {path: (ROOT / path).read_text() for path in target_files(ROOT, "sender/requests/")}
 
 TOY = '''
 def clamp(number, highest):
@@ -238,7 +238,7 @@ def test_score_when_seeds_judge_then_counts_what_is_found_twice_and_never_what_i
     finds: list[score.Find] = []
     asked: list[list[int]] = []
 
-    def search(_copy: Path, seeds: Sequence[int]) -> score.Find:
+    def search(_copy: Path, seeds: Sequence[int], _empty: Collection[int]) -> score.Find:
         asked.append(list(seeds))
         return finds.pop(0)
 

@@ -12,16 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 from pyproducer import (
     BatchMetadata,
+    ConsumerGroupMetadata,
     DeliverySummary,
     FutureRecordMetadata,
     Header,
     JsonSerializer,
     KafkaError,
     KafkaProducer,
+    PreparedTransaction,
     Producer,
     ProducerRecord,
     RecordMetadata,
     StringSerializer,
+    TransactionalProducer,
+    TransactionCompleter,
+    TransactionOutcome,
 )
 from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.testing import MockProducer
@@ -109,6 +114,34 @@ def protocols(props: dict[str, object]) -> None:
     announce_text(producer)  # type: ignore[arg-type]
     MockProducer().send("topic", "text")  # type: ignore[call-overload]
     assert_type(MockProducer().send("topic", b"value"), FutureRecordMetadata)
+
+
+def transfer(producer: TransactionalProducer[bytes, bytes]) -> PreparedTransaction:
+    producer.init_transactions("bank")
+    with producer.transaction():
+        announce(producer)
+        producer.send_offsets_to_transaction({("topic", 0): 1}, ConsumerGroupMetadata("group"))
+    producer.begin_transaction()
+    return producer.prepare_transaction()
+
+
+def transactions(props: dict[str, object], producer: Producer[bytes, bytes]) -> None:
+    plain = KafkaProducer(props)
+    prepared = transfer(plain)
+    transfer(MockProducer())
+    transfer(producer)  # type: ignore[arg-type]
+    with TransactionCompleter(props) as completer:
+        assert_type(completer.commit(PreparedTransaction.from_json(prepared.to_json())), TransactionOutcome)
+        assert_type(completer.abort_all([prepared]), list[TransactionOutcome])
+
+
+async def asynchronous_transactions(producer: AsyncKafkaProducer[bytes, bytes]) -> None:
+    await producer.init_transactions()
+    async with producer.transaction():
+        await producer.send_offsets_to_transaction({("topic", 0): 1}, "group")
+    await producer.begin_transaction()
+    assert_type(await producer.prepare_transaction(), PreparedTransaction)
+    await producer.commit_transaction()
 
 
 async def asynchronous(props: dict[str, object], plain: KafkaProducer[bytes, bytes]) -> None:

@@ -1,11 +1,14 @@
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
 
 /**
  * One Apache Kafka node for the tests: formats its log folder when it is new, runs the broker, and ends with its parent.
  *
- * Arguments: the properties file, the log folder, the cluster id. One JVM does both steps, because starting a second one
- * costs more than the formatting. Standard input is a pipe from the parent: its end means that the parent has died, even
+ * Arguments: the properties file, the log folder, the cluster id, feature levels. One JVM does both steps, because starting
+ * a second one costs more than the formatting. Standard input is a pipe from the parent: its end means that the parent has died, even
  * by kill -9, and a broker that nobody can stop any more must not stay.
  */
 public final class KafkaNode {
@@ -20,8 +23,12 @@ public final class KafkaNode {
         watcher.setDaemon(true);
         watcher.start();
         if (!Files.exists(logFolder.resolve("meta.properties"))) {
-            int status = kafka.tools.StorageTool.execute(
-                new String[] {"format", "-t", clusterId, "-c", properties, "--ignore-formatted"}, System.out);
+            List<String> format = new ArrayList<>(
+                List.of("format", "-t", clusterId, "-c", properties, "--ignore-formatted"));
+            for (String feature : Arrays.asList(arguments).subList(3, arguments.length)) {
+                format.addAll(List.of("--feature", feature));
+            }
+            int status = kafka.tools.StorageTool.execute(format.toArray(new String[0]), System.out);
             if (status != 0) {
                 System.exit(status);
             }

@@ -15,6 +15,7 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.spark import packing
 from pyproducer.spark.__main__ import main
 from pyproducer.spark.packing import pack
+from tests.support.archives import unpack
 from tests.support.patience import PROGRAM_S
 
 
@@ -23,8 +24,7 @@ def test_pack_when_unpacked_elsewhere_runs_without_anything_installed(tmp_path: 
     answer = CliRunner().invoke(main, ["pack", str(archive)])
     assert answer.exit_code == 0, answer.output
     assert "--archives" in answer.output
-    with tarfile.open(archive) as tar:
-        tar.extractall(tmp_path / "dep", filter="data")
+    unpack(archive, tmp_path / "dep")
     # Its own byte code, not what lay beside the sources here: valid whatever the time of the unpacked source is.
     cached = list((tmp_path / "dep" / "pyproducer").rglob("*.pyc"))
     assert {path.name for path in cached} >= {f"sink.{sys.implementation.cache_tag}.pyc"}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pyproducer.client.blocking_client import Answer
 from pyproducer.common.errors import ApiError, CorruptRecordError, KafkaTimeoutError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.types import ZERO_UUID
@@ -18,7 +19,6 @@ from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import assign_offsets, build_batch, build_control_batch
 from pyproducer.record.control import ControlRecordType
 from pyproducer.testing import read_topic, reader
-from pyproducer.testing.blocking_client import Answer
 from tests.support.clock import ManualClock
 
 FETCH_VERSION = 12
@@ -45,18 +45,27 @@ class Logs:
         self.before: Callable[[ApiKeys], None] = lambda _api: None
         self.batches_in_an_answer = 100
         self.is_closed = False
+        self.aborted: list[dict[str, int]] = []
 
     def end_offset(self, partition: int) -> int:
         batches = self.batches[partition]
         return next(read_batches(batches[-1])).last_offset + 1 if batches else self.start_offsets[partition]
 
-    def append(self, partition: int, *values: bytes, compression: str = "none") -> bytearray:
-        batch = bytearray(build_batch([(1000, None, value, ()) for value in values], compression=compression))
-        return self._store(partition, batch)
+    def append(self, partition: int, *values: bytes, compression: str = "none", **fields: Any) -> bytearray:
+        records = [(1000, None, value, ()) for value in values]
+        return self._store(partition, bytearray(build_batch(records, compression=compression, **fields)))
 
-    def append_control(self, partition: int) -> bytearray:
+    def append_control(self, partition: int, control_type: ControlRecordType = ControlRecordType.COMMIT,
+                       producer_id: int = 1) -> bytearray:
         return self._store(partition, bytearray(build_control_batch(
-            ControlRecordType.COMMIT, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp=1000)))
+            control_type, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp=1000)))
+
+    def append_transaction(self, *values: bytes, producer_id: int, is_committed: bool) -> None:
+        """Append one batch of a transaction, and how it ended."""
+        if not is_committed:
+            self.aborted.append({"producer_id": producer_id, "first_offset": self.end_offset(0)})
+        self.append(0, *values, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+        self.append_control(0, ControlRecordType(int(is_committed)), producer_id)
 
     def _store(self, partition: int, batch: bytearray) -> bytearray:
         assign_offsets(batch, base_offset=self.end_offset(partition), partition_leader_epoch=0)
@@ -108,7 +117,15 @@ class Logs:
         error_code = 0 if self.start_offsets[partition] <= offset <= self.end_offset(partition) else 1
         found = [batch for batch in self.batches[partition] if next(read_batches(batch)).last_offset >= offset]
         return {"error_code": 0, "responses": [{"partitions": [
-            {"error_code": error_code, "records": b"".join(found[:self.batches_in_an_answer])}]}]}
+            {"error_code": error_code, "records": b"".join(found[:self.batches_in_an_answer]),
+             "aborted_transactions": self._aborted_of(found[:self.batches_in_an_answer])}]}]}
+
+    def _aborted_of(self, batches: list[bytearray]) -> list[dict[str, int]] | None:
+        """What a broker tells of a span: all transactions that reach into it."""
+        if not self.aborted or not batches:
+            return None
+        last_offset = next(read_batches(batches[-1])).last_offset
+        return [each for each in reversed(self.aborted) if each["first_offset"] <= last_offset]
 
     def fetches(self) -> list[tuple[int, int]]:
         """Partition and offset of each Fetch."""
@@ -332,3 +349,50 @@ def test_read_when_the_records_are_deleted_while_they_are_read_then_the_brokers_
     made.start_offsets[0] = 2
     with pytest.raises(ApiError, match="Fetch of t-0 at offset 1"):
         next(records)
+
+
+# Committed records ---------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("batches_in_an_answer", [100, 2, 1])
+def test_read_committed_when_transactions_are_aborted_then_their_records_alone_are_left_out(
+        logs: Callable[..., Logs], batches_in_an_answer: int) -> None:
+    made = logs()
+    made.batches_in_an_answer = batches_in_an_answer
+    made.append(0, b"plain 1")
+    made.append_transaction(b"committed 1", producer_id=1, is_committed=True)
+    made.append_transaction(b"aborted 1", b"aborted 2", producer_id=1, is_committed=False)
+    made.append_transaction(b"committed 2", producer_id=1, is_committed=True)
+    made.append_transaction(b"aborted 3", producer_id=2, is_committed=False)
+    made.append(0, b"plain 2")
+    if batches_in_an_answer == 1:  # a broker tells only of those that have not ended before
+        made._aborted_of = lambda batches: [  # type: ignore[method-assign]
+            each for each in made.aborted
+            if each["first_offset"] <= next(read_batches(batches[0])).base_offset <= each["first_offset"] + 2 - (
+                each["producer_id"] == 2)]
+    assert values(isolation_level="read_committed") == [b"plain 1", b"committed 1", b"committed 2", b"plain 2"]
+
+
+def test_read_committed_when_two_transactions_are_open_at_a_time_then_each_is_judged_by_itself(
+        logs: Callable[..., Logs]) -> None:
+    made = logs()
+    made.aborted.append({"producer_id": 1, "first_offset": 0})
+    for value, producer_id in ((b"a1", 1), (b"c1", 2), (b"a2", 1), (b"c2", 2)):
+        made.append(0, value, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+    made.append_control(0, ControlRecordType.COMMIT, 2)
+    made.append_control(0, ControlRecordType.ABORT, 1)
+    made.append(0, b"c3", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    assert values(isolation_level="read_committed") == [b"c1", b"c2", b"c3"]
+
+
+def test_read_committed_when_the_producer_also_wrote_without_a_transaction_then_those_are_given(
+        logs: Callable[..., Logs]) -> None:
+    made = logs()
+    made.aborted.append({"producer_id": 1, "first_offset": 0})
+    made.append(0, b"aborted", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    made.append(0, b"plain", producer_id=1, producer_epoch=0, base_sequence=1)
+    assert values(isolation_level="read_committed") == [b"plain"]
+
+
+def test_isolation_level_when_there_is_no_such_one_then_said_so() -> None:
+    with pytest.raises(ValueError, match="isolation_level 'committed' is none of read_uncommitted, read_committed"):
+        read(isolation_level="committed")

@@ -1,0 +1,165 @@
+"""The commands that send: in a pipe, where only results are printed, and in a terminal, where progress is."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pyproducer import ErrorCode
+from pyproducer.broker import EmbeddedBroker
+from pyproducer.cli.main import main
+from pyproducer.testing import read_topic
+from tests.support.patience import GIVE_UP_S, PROGRAM_S
+
+StartBroker = Callable[..., EmbeddedBroker]
+COMMAND = [sys.executable, "-m", "pyproducer"]
+
+
+@pytest.fixture
+def broker(start_broker: StartBroker) -> Iterator[EmbeddedBroker]:
+    return start_broker(topics={"orders": 2})
+
+
+def run(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], input=text, capture_output=True, text=True, timeout=PROGRAM_S,
+                          check=False)
+
+
+def stored(broker: EmbeddedBroker) -> list[tuple[bytes | None, bytes | None]]:
+    return sorted(((record.key, record.value) for record in read_topic(broker.bootstrap_servers, "orders")),
+                  key=lambda pair: (pair[0] or b"", pair[1] or b""))
+
+
+def test_send_when_lines_come_in_a_pipe_then_each_is_stored_and_stdout_is_empty(broker: EmbeddedBroker) -> None:
+    done = run("send", "-b", broker.bootstrap_servers, "orders", text="one\ntwo\r\n\nlast without an end")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("4 stored, 0 failed in ")
+    assert "\r" not in done.stderr
+    assert stored(broker) == [(None, b""), (None, b"last without an end"), (None, b"one"), (None, b"two")]
+
+
+def test_send_when_lines_have_keys_and_headers_then_records_have_them(broker: EmbeddedBroker) -> None:
+    done = run("send", "-b", broker.bootstrap_servers, "--key-separator", "\\t", "--headers-separator", "|",
+               "--null-marker", "NULL", "orders", text="a:1,b:2|k\tv\n|k2\tNULL\n")
+    assert done.returncode == 0, done.stderr
+    assert stored(broker) == [(b"k", b"v"), (b"k2", None)]
+    (headers,) = [record.headers for record in read_topic(broker.bootstrap_servers, "orders") if record.key == b"k"]
+    assert [(header[0], header[1]) for header in headers] == [("a", b"1"), ("b", b"2")]
+
+
+@pytest.mark.parametrize(("form", "text", "expected"), [
+    ("json", '{"key": "k", "value": {"n": 1}, "headers": {"h": "x"}}\n', [(b"k", b'{"n":1}')]),
+    ("csv", 'id,name\n7,"a\nb"\n', [(b"7", b'{"id":"7","name":"a\\nb"}')])])
+def test_send_when_lines_are_json_or_csv_then_fields_are_keys_and_values(
+        broker: EmbeddedBroker, form: str, text: str, expected: list[tuple[bytes, bytes]]) -> None:
+    more = ["--key-field", "id"] if form == "csv" else []
+    done = run("send", "-b", broker.bootstrap_servers, "--format", form, *more, "orders", text=text)
+    assert done.returncode == 0, done.stderr
+    assert stored(broker) == expected
+
+
+def test_send_when_lines_make_no_records_then_they_are_named_kept_and_the_status_is_1(
+        broker: EmbeddedBroker, tmp_path: Path) -> None:
+    failed = tmp_path / "failed.txt"
+    done = run("send", "-b", broker.bootstrap_servers, "--key-separator", ":", "--failed", str(failed), "orders",
+               text="a:1\nno separator\nb:2\n")
+    assert done.returncode == 1
+    assert "line 2: it has no b':' between key and value" in done.stderr
+    assert failed.read_bytes() == b"no separator\n"
+    assert stored(broker) == [(b"a", b"1"), (b"b", b"2")]
+
+
+def test_send_when_the_broker_refuses_lines_then_they_are_kept(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    failed, config = tmp_path / "failed.txt", tmp_path / "client.properties"
+    config.write_text(f"bootstrap.servers={broker.bootstrap_servers}\nmax.request.size=1000\n")
+    broker.faults.on("Produce", times=1).error(ErrorCode.INVALID_RECORD)
+    done = run("send", "--config", str(config), "--failed", str(failed), "orders", text="x\ny\n")
+    assert done.returncode == 1
+    assert "0 stored, 2 failed" in done.stderr
+    assert failed.read_bytes() == b"x\ny\n"
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["send", "orders"], "no broker is named"),
+    (["send", "-b", "x:1", "-P", "liner.ms=5", "orders"], "linger.ms"),
+    (["perf", "-b", "x:1", "-P", "secret", "orders"], "it must be KEY=VALUE")])
+def test_command_when_it_makes_no_sense_then_status_2_and_no_traceback(arguments: list[str], said: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_perf_when_it_is_done_then_rate_percentiles_chart_and_why_are_printed(broker: EmbeddedBroker) -> None:
+    done = run("perf", "-b", broker.bootstrap_servers, "--records", "2000", "--why", "orders")
+    assert done.returncode == 0, done.stderr
+    assert "2,000 records of 100 bytes stored, 0 failed" in done.stdout
+    assert "latency, ms: p50 " in done.stdout
+    assert "#" in done.stdout
+    assert "pyproducer-perf, the last" in done.stdout
+    assert done.stderr == ""
+
+
+def in_terminal(arguments: list[str], until: str, then: Callable[[subprocess.Popen[bytes]], None]) -> tuple[int, str]:
+    """Run a command in a terminal; when it has said `until`, do something; return its status and all it said."""
+    ours, theirs = pty.openpty()
+    program = subprocess.Popen([*COMMAND, *arguments], stdin=subprocess.PIPE, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    said: list[bytes] = []
+
+    def listen() -> None:
+        while True:
+            try:
+                chunk = os.read(ours, 4096)
+            except OSError:  # nobody has the other end any more
+                return
+            if not chunk:
+                return
+            said.append(chunk)
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    try:
+        ends = time.monotonic() + GIVE_UP_S
+        while until.encode() not in b"".join(said):
+            assert time.monotonic() < ends, b"".join(said)
+            assert program.poll() is None, b"".join(said)
+            time.sleep(0.02)
+        then(program)
+        assert program.stdin is not None
+        program.stdin.close()
+        status = program.wait(PROGRAM_S)
+    finally:
+        program.kill()
+        program.wait()
+        listener.join(GIVE_UP_S)
+        os.close(ours)
+    return status, b"".join(said).decode()
+
+
+def test_perf_when_it_is_interrupted_in_a_terminal_then_it_ends_with_what_it_did(broker: EmbeddedBroker) -> None:
+    status, said = in_terminal(
+        ["perf", "-b", broker.bootstrap_servers, "--records", "100000000", "--rate", "2000", "orders"],
+        "a second", lambda program: program.send_signal(signal.SIGINT))
+    assert status == 130, said
+    assert "interrupted: " in said
+    assert "records of 100 bytes stored" in said
+    assert "Traceback" not in said
+
+
+def test_help_when_asked_for_then_each_command_has_an_example_or_says_what_it_needs() -> None:
+    said = CliRunner().invoke(main, ["--help"]).output
+    for command in ("broker", "config", "doctor", "perf", "send", "version", "why"):
+        assert f"\n  {command} " in said
+    for command in ("perf", "send", "why"):
+        assert "pyproducer " + command in CliRunner().invoke(main, [command, "--help"]).output.partition("Example")[2]

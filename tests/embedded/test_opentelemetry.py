@@ -1,0 +1,125 @@
+"""OpenTelemetry, against its real SDK: spans that end when a record is acknowledged, context in headers, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyproducer import ErrorCode, KafkaProducer, ProducerRecord, instrument, observe_all
+from pyproducer.broker import EmbeddedBroker
+from pyproducer.testing import read_topic
+from tests.support.patience import GIVE_UP_S
+
+pytest.importorskip("opentelemetry.sdk")
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+
+StartBroker = Callable[..., EmbeddedBroker]
+
+
+@pytest.fixture
+def broker(start_broker: StartBroker) -> EmbeddedBroker:
+    return start_broker(topics={"orders": 1})
+
+
+class Telemetry:
+    def __init__(self, broker: EmbeddedBroker, **sampling: Any) -> None:
+        self.spans = InMemorySpanExporter()
+        self.tracers = TracerProvider(shutdown_on_exit=False, **sampling)
+        self.tracers.add_span_processor(SimpleSpanProcessor(self.spans))
+        self.reader = InMemoryMetricReader()
+        self.meters = MeterProvider([self.reader], shutdown_on_exit=False)
+        self.producer = instrument(KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app"}),
+                                   tracer_provider=self.tracers, meter_provider=self.meters)
+
+    def points(self) -> dict[str, list[Any]]:
+        data = self.reader.get_metrics_data()
+        assert data is not None
+        return {metric.name: list(metric.data.data_points) for resource in data.resource_metrics
+                for scope in resource.scope_metrics for metric in scope.metrics}
+
+
+def test_span_when_a_record_is_stored_then_it_ends_at_the_acknowledgement_with_its_place(
+        broker: EmbeddedBroker) -> None:
+    telemetry = Telemetry(broker)
+    broker.faults.on("Produce", times=1).delay(200)
+    told = []
+    with telemetry.producer as producer:
+        future = producer.send("orders", b"v", key=b"k", on_completion=lambda metadata, error: told.append(metadata))
+        assert not telemetry.spans.get_finished_spans(), "it is on its way"
+        stored = future.result(GIVE_UP_S)
+    (span,) = telemetry.spans.get_finished_spans()
+    assert (span.name, span.kind.name) == ("send orders", "PRODUCER")
+    assert span.end_time - span.start_time >= 200_000_000
+    assert told == [stored]
+    attributes = dict(span.attributes or {})
+    assert attributes | {
+        "messaging.system": "kafka", "messaging.operation.name": "send", "messaging.operation.type": "send",
+        "messaging.destination.name": "orders", "messaging.destination.partition.id": "0", "messaging.client.id": "app",
+        "messaging.kafka.message.key": "k", "messaging.kafka.offset": stored.offset} == attributes
+    (record,) = read_topic(broker.bootstrap_servers, "orders")
+    (header,) = [value for name, value in record.headers if name == "traceparent"]
+    context = span.get_span_context()
+    assert header is not None
+    assert header[:-2] == f"00-{context.trace_id:032x}-{context.span_id:016x}-".encode()
+    assert int(header[-2:], 16) & 1, "sampled"
+
+
+def test_span_when_a_record_fails_then_it_says_with_which_error(broker: EmbeddedBroker) -> None:
+    telemetry = Telemetry(broker)
+    with telemetry.producer as producer:
+        producer.partitions_for("orders")
+        broker.faults.on("Produce", times=1).error(ErrorCode.INVALID_RECORD)
+        assert producer.send(ProducerRecord("orders", None)).exception(GIVE_UP_S) is not None
+        with pytest.raises(TypeError):
+            producer.send("orders", b"v", nonsense=1)
+    failed, refused = telemetry.spans.get_finished_spans()
+    assert failed.attributes["error.type"] == "INVALID_RECORD"
+    assert failed.attributes["messaging.kafka.message.tombstone"] is True
+    assert failed.status.status_code.name == "ERROR"
+    assert refused.attributes["error.type"] == "TypeError"
+    sent = telemetry.points()["messaging.client.sent.messages"]
+    assert {point.attributes.get("error.type"): point.value for point in sent} == {"INVALID_RECORD": 1, "TypeError": 1}
+
+
+def test_span_when_the_sampler_drops_it_then_none_is_made_and_its_context_goes_on(broker: EmbeddedBroker) -> None:
+    telemetry = Telemetry(broker, sampler=ALWAYS_OFF)
+    with telemetry.producer as producer:
+        producer.send("orders", b"v").result(GIVE_UP_S)
+    assert telemetry.spans.get_finished_spans() == ()
+    (record,) = read_topic(broker.bootstrap_servers, "orders")
+    (header,) = [value for name, value in record.headers if name == "traceparent"]
+    assert header is not None
+    assert not int(header[-2:], 16) & 1, "not sampled"
+
+
+def test_span_when_a_batch_is_sent_then_it_is_one_with_the_count(broker: EmbeddedBroker) -> None:
+    telemetry = Telemetry(broker)
+    with telemetry.producer as producer:
+        producer.send_batch("orders", [b"a", b"b", b"c"]).result(GIVE_UP_S)
+    (span,) = telemetry.spans.get_finished_spans()
+    assert span.attributes["messaging.batch.message_count"] == 3
+
+
+def test_metrics_when_read_then_durations_are_measured_and_all_numbers_observed(broker: EmbeddedBroker) -> None:
+    telemetry = Telemetry(broker)
+    observe_all(meter_provider=telemetry.meters)
+    with telemetry.producer as producer:
+        for _ in range(4):
+            producer.send("orders", b"v").result(GIVE_UP_S)
+        points = telemetry.points()
+    (duration,) = points["messaging.client.operation.duration"]
+    assert duration.count == 4
+    assert duration.attributes["messaging.destination.partition.id"] == "0"
+    assert {point.attributes["client_id"]: point.value for point in points["kafka.producer.record_send_total"]} == {
+        "app": 4}
+    assert {point.attributes["topic"]: point.value for point in points["kafka.producer.topic.record_send_total"]} == {
+        "orders": 4}
+    assert points["kafka.producer.partition.leader"][0].value == 1

@@ -1,0 +1,159 @@
+"""MockProducer's transactions: Java MockProducer's, with the states and the errors of KafkaProducer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pyproducer import (
+    AbortableTransactionError,
+    ErrorCode,
+    FatalProducerError,
+    IllegalStateError,
+    OffsetAndMetadata,
+    TopicPartition,
+    TransactionAbortedError,
+)
+from pyproducer.common.error_codes import error_for_code
+from pyproducer.testing import MockProducer
+
+PROPS = {"transactional.id": "shop"}
+
+
+def ready(*, auto_complete: bool = True) -> MockProducer[bytes, bytes]:
+    mock = MockProducer(PROPS, auto_complete=auto_complete)
+    mock.init_transactions()
+    return mock
+
+
+def values(mock: MockProducer[bytes, bytes]) -> list[bytes]:
+    return [record.value for record in mock.history()]
+
+
+def test_history_when_a_transaction_is_open_then_its_records_are_not_in_it() -> None:
+    with ready() as mock:
+        assert (mock.transaction_initialized, mock.transaction_in_flight) == (True, False)
+        mock.begin_transaction()
+        mock.send("orders", b"1")
+        assert (mock.transaction_in_flight, values(mock)) == (True, [])
+        assert [record.value for record in mock.uncommitted_records()] == [b"1"]
+        mock.commit_transaction()
+        assert (mock.transaction_in_flight, mock.transaction_committed, mock.transaction_aborted) == (
+            False, True, False)
+        assert (values(mock), mock.uncommitted_records(), mock.commit_count) == ([b"1"], [], 1)
+        mock.begin_transaction()
+        mock.send("orders", b"2")
+        mock.abort_transaction()
+        assert (mock.transaction_committed, mock.transaction_aborted) == (False, True)
+        assert (values(mock), mock.uncommitted_records(), mock.commit_count) == ([b"1"], [], 1)
+
+
+def test_send_when_no_transaction_is_open_then_it_says_what_comes_first() -> None:
+    mock = MockProducer(PROPS)
+    with pytest.raises(IllegalStateError, match=r"init_transactions\(\) comes first"):
+        mock.send("orders", b"1")
+    mock.init_transactions()
+    with pytest.raises(IllegalStateError, match=r"begin_transaction\(\) comes first"):
+        mock.send("orders", b"1")
+    with pytest.raises(IllegalStateError, match=r"begin_transaction\(\) comes first"):
+        mock.commit_transaction()
+    assert mock.history() == []
+    plain = MockProducer()
+    with pytest.raises(IllegalStateError, match=r"set transactional\.id"):
+        plain.init_transactions()
+    plain.send("orders", b"1")
+    assert values(plain) == [b"1"]
+
+
+def test_commit_when_records_are_not_done_then_it_completes_them() -> None:
+    with ready(auto_complete=False) as mock:
+        mock.begin_transaction()
+        future = mock.send("orders", b"1")
+        mock.commit_transaction()
+        assert future.result(0).offset == 0
+
+
+def test_commit_when_a_record_failed_then_only_an_abort_goes_on() -> None:
+    with ready(auto_complete=False) as mock:
+        mock.begin_transaction()
+        first, second = mock.send("orders", b"1"), mock.send("orders", b"2")
+        mock.error_next(error_for_code(ErrorCode.INVALID_RECORD))
+        with pytest.raises(AbortableTransactionError, match="INVALID_RECORD"):
+            mock.commit_transaction()
+        assert first.exception(0) is not None
+        mock.abort_transaction()
+        assert isinstance(second.exception(0), TransactionAbortedError)
+        with mock.transaction():
+            mock.send("orders", b"3")
+        assert values(mock) == [b"3"]
+
+
+def test_fenced_producer_when_it_is_called_then_it_can_only_be_closed() -> None:
+    with ready() as mock:
+        mock.begin_transaction()
+        mock.fence_producer()
+        for call in (mock.commit_transaction, mock.abort_transaction, mock.begin_transaction,
+                     lambda: mock.send("orders", b"1")):
+            with pytest.raises(FatalProducerError, match="close it"):
+                call()
+
+
+def test_offsets_when_they_are_sent_then_the_commit_brings_them_into_the_history() -> None:
+    place, found = TopicPartition("in", 0), OffsetAndMetadata(5)
+    with ready() as mock:
+        for commits in (True, False):
+            mock.begin_transaction()
+            mock.send_offsets_to_transaction({place: 4}, "readers")
+            mock.send_offsets_to_transaction({place: found}, ("readers", 1, "m"))
+            assert mock.uncommitted_offsets() == {"readers": {place: found}}
+            if commits:
+                mock.commit_transaction()
+            else:
+                mock.abort_transaction()
+        assert mock.consumer_group_offsets_history() == [{"readers": {place: found}}]
+        mock.clear()
+        assert mock.consumer_group_offsets_history() == []
+
+
+def test_prepared_transaction_when_it_is_taken_then_it_says_where_its_records_are() -> None:
+    with ready() as mock:
+        mock.begin_transaction()
+        mock.send("orders", b"1", partition=0)
+        prepared = mock.prepare_transaction()
+        assert prepared.transactional_id == "shop"
+        assert prepared.partitions == (TopicPartition("orders", 0),)
+        with pytest.raises(IllegalStateError, match="prepared transaction is open"):
+            mock.send("orders", b"2")
+        mock.commit_transaction()
+        mock.init_transactions("other")
+
+
+def test_close_when_a_transaction_is_open_then_it_is_aborted() -> None:
+    mock = ready(auto_complete=False)
+    mock.begin_transaction()
+    future = mock.send("orders", b"1")
+    mock.close()
+    assert isinstance(future.exception(0), TransactionAbortedError)
+    assert (mock.transaction_aborted, mock.history()) == (True, [])
+
+
+def test_async_mock_when_it_is_used_in_a_loop_then_it_has_the_same_transactions() -> None:
+    mock = MockProducer(PROPS)
+
+    async def run() -> None:
+        producer = mock.as_async()
+        await producer.init_transactions()
+        async with producer.transaction():
+            await producer.send("orders", b"1")
+            await producer.send_offsets_to_transaction({("in", 0): 5}, "readers")
+        await producer.begin_transaction()
+        await producer.send("orders", b"2")
+        await producer.abort_transaction()
+        await producer.begin_transaction()
+        await producer.send("orders", b"3")
+        assert not (await producer.prepare_transaction()).is_empty
+        await producer.commit_transaction()
+
+    asyncio.run(run())
+    assert values(mock) == [b"1", b"3"]
