@@ -66,6 +66,8 @@ def foreign_arguments(mode: str, bootstrap_servers: str, topic: str, workload: W
         "warm-up-s": workload.warm_up_s,
         "values-file": values_file(workload),
     }
+    if workload.per_transaction:
+        options["per-transaction"] = workload.per_transaction
     return [text for name, value in options.items() for text in (f"--{name}", str(value))]
 
 

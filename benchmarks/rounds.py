@@ -20,7 +20,7 @@ from typing import TypeVar
 from benchmarks.clients import CLIENTS, ENVIRONMENT, SLOW
 from benchmarks.foreign_clients import FOREIGN, foreign_arguments
 from benchmarks.latency_clients import LATENCY_CLIENTS
-from benchmarks.workload import Latency, Lateness, Measurement, Workload
+from benchmarks.workload import Latency, Lateness, Measurement, TransactionRun, Workload
 from pyproducer.hotpath import IMPL
 from tests.support.delay_proxy import DelayProxy
 from tests.support.kafka_jars import MissingTool
@@ -31,7 +31,7 @@ RUN_TIMEOUT_S = 600
 ALL_CLIENTS = (*CLIENTS, *FOREIGN)
 ALL_LATENCY_CLIENTS = (*LATENCY_CLIENTS, *FOREIGN)
 
-Result = TypeVar("Result", Measurement, Latency, Lateness)
+Result = TypeVar("Result", Measurement, Latency, Lateness, TransactionRun)
 
 
 @contextmanager
@@ -88,6 +88,11 @@ def run_client(name: str, server: KafkaServer, partitions: int, workload: Worklo
 def run_latency(name: str, server: KafkaServer, partitions: int, workload: Workload, *, busy: bool) -> Latency:
     """Let one client wait for each of its records, on a topic of its own."""
     return Latency.from_json(_run("busy-latency" if busy else "latency", name, server, partitions, workload))
+
+
+def run_transactions(name: str, server: KafkaServer, partitions: int, workload: Workload) -> TransactionRun:
+    """Run one client's transactions once, on a topic of its own."""
+    return TransactionRun.from_json(_run("transactions", name, server, partitions, workload))
 
 
 def run_sleeper(name: str, server: KafkaServer, partitions: int, workload: Workload, wake_up_count: int) -> Lateness:

@@ -31,6 +31,7 @@ class Workload:
     out_of_the_box: bool = False  # each client's own batching and compression; acks and idempotence stay forced
     warm_up_s: float = 5.0  # only for a client whose code is compiled while it runs: the JVM's
     trusted_file: str = ""  # PEM: TLS, and whom to trust; empty: plaintext
+    per_transaction: int = 0  # so many records are one; without callbacks, for the commit tells
 
     def to_json(self) -> str:
         """Return a form that travels on a command line."""
@@ -126,6 +127,19 @@ def percentiles_us(times_ns: Sequence[int], shares: Sequence[float]) -> list[flo
     """Return these percentiles in microseconds, by nearest rank."""
     ordered = sorted(times_ns)
     return [ordered[min(len(ordered) - 1, int(share * len(ordered)))] / 1000 for share in shares]
+
+
+@dataclass(frozen=True)
+class TransactionRun(Measurement):
+    """What one run cost, and how long its commits took in microseconds, from the call to its return."""
+
+    commit_p50_us: float
+    commit_p99_us: float
+
+    @classmethod
+    def from_json(cls, text: str) -> TransactionRun:
+        """Return the measurement that `to_json` wrote."""
+        return cls(**json.loads(text))
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,11 @@ public class JavaClient {
         JavaClient client = new JavaClient(arguments);
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(client.settings(),
                 new ByteArraySerializer(), new ByteArraySerializer())) {
-            System.out.println(client.options.get("mode").equals("latency")
-                ? client.latency(producer) : client.rate(producer));
+            switch (client.options.get("mode")) {
+                case "latency" -> System.out.println(client.latency(producer));
+                case "transactions" -> System.out.println(client.transactions(producer));
+                default -> System.out.println(client.rate(producer));
+            }
         }
     }
 
@@ -70,6 +73,9 @@ public class JavaClient {
         settings.put("bootstrap.servers", options.get("bootstrap-servers"));
         settings.put("acks", "all");
         settings.put("enable.idempotence", true);
+        if (options.get("mode").equals("transactions")) {
+            settings.put("transactional.id", topic);
+        }
         if (!flag("out-of-the-box")) {
             settings.put("linger.ms", options.get("linger-ms"));
             settings.put("batch.size", options.get("batch-size-bytes"));
@@ -118,6 +124,38 @@ public class JavaClient {
         if (stored.get() != count) {
             throw new IllegalStateException(stored.get() + " of " + count + " records were stored", failure.get());
         }
+    }
+
+    private long[] commitAll(KafkaProducer<byte[], byte[]> producer, int count) {
+        int perTransaction = Integer.parseInt(options.get("per-transaction"));
+        long[] waits = new long[count / perTransaction];
+        for (int transaction = 0, i = 0; transaction < waits.length; transaction++) {
+            producer.beginTransaction();
+            for (int end = i + perTransaction; i < end; i++) {
+                producer.send(record(i % values.length));
+            }
+            long started = System.nanoTime();
+            producer.commitTransaction();
+            waits[transaction] = System.nanoTime() - started;
+        }
+        return waits;
+    }
+
+    private String transactions(KafkaProducer<byte[], byte[]> producer) {
+        producer.initTransactions();
+        long end = System.nanoTime() + warmUpNs;
+        do {
+            commitAll(producer, Math.max(Integer.parseInt(options.get("per-transaction")), Math.min(recordCount, 50_000)));
+        } while (System.nanoTime() < end);
+        long cpu = cpuNs();
+        long started = System.nanoTime();
+        long[] waits = commitAll(producer, recordCount);
+        double seconds = (System.nanoTime() - started) / 1e9;
+        double cpuSeconds = (cpuNs() - cpu) / 1e9;
+        Arrays.sort(waits);
+        return String.format(Locale.ROOT, "{\"client\": \"java\", \"record_count\": %d, \"seconds\": %.6f, "
+            + "\"cpu_seconds\": %.6f, \"peak_memory_bytes\": %d, \"commit_p50_us\": %.3f, \"commit_p99_us\": %.3f}",
+            recordCount, seconds, cpuSeconds, peakMemoryBytes(), at(waits, 0.5), at(waits, 0.99));
     }
 
     private String latency(KafkaProducer<byte[], byte[]> producer) throws ExecutionException, InterruptedException {
