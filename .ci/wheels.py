@@ -24,6 +24,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 from typing import NamedTuple
@@ -138,7 +139,9 @@ def unpacked(sdist: Path) -> Path:
     """Return the sdist's folder, unpacked anew: wheels are built of what is released, and of nothing beside it."""
     home = HOME / "sources"
     shutil.rmtree(home, ignore_errors=True)
-    shutil.unpack_archive(sdist, home, filter="data")
+    # Debian 12's Python is 3.11.2, which came before the filter; from 3.14 on it is the default.
+    safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+    shutil.unpack_archive(sdist, home, **safely)
     (sources,) = home.iterdir()
     return sources
 
