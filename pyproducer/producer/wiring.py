@@ -26,7 +26,6 @@ from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock
 from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.printable import LONGEST_NAME, printable
-from pyproducer.common.reinstall import reinstall_command
 from pyproducer.common.sender_log import SenderLog, sender_log, watch
 from pyproducer.common.waiting import Locks
 from pyproducer.hotpath import Road, RouteTable
@@ -355,6 +354,8 @@ def _say_fallback_once() -> None:
         why = f"is of another Python or platform than this one, {sys.implementation.cache_tag} ({', '.join(others)})"
         cure = "Install pyproducer with the Python that runs it"
     elif hotpath.REFUSAL is None:
+        from pyproducer.common.reinstall import reinstall_command  # it costs tens of milliseconds
+
         why = "is not there (no C compiler when it was installed, or a wheel for any platform)"
         cure = f"With a C compiler (Debian: apt-get install gcc libc6-dev python3-dev): {reinstall_command()}"
     else:

@@ -49,7 +49,8 @@ class Subscription:
         self.max_bytes: int = body["telemetry_max_bytes"]
         self.compressions: tuple[int, ...] = tuple(body["accepted_compression_types"])
         self.wants_any: bool = bool(body["requested_metrics"])
-        self.writer = OtlpWriter(body["requested_metrics"], is_delta=body["delta_temporality"], began_ns=now_ns)
+        self.writer: OtlpWriter = OtlpWriter(body["requested_metrics"], is_delta=body["delta_temporality"],
+                                             began_ns=now_ns)
 
 
 class Telemetry:

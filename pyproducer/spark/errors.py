@@ -30,6 +30,8 @@ class RowsFailedError(KafkaError):
         attempt: Which attempt of the task this was, from 0 on.
     """
 
+    partition: int
+
     def __init__(self, message: str, *, sent_count: int, failed_count: int, topic: str | None = None,
                  partition: int = -1, attempt: int = 0) -> None:
         super().__init__(message)

@@ -12,6 +12,7 @@ Source:  ours; Java's MockProducer has one facade.
 
 from __future__ import annotations
 
+import os
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, overload
 
@@ -22,7 +23,10 @@ from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata
+from pyproducer.observe.why import Why
 from pyproducer.producer.kafka_producer import K, V
+from pyproducer.producer.live_view import PartitionState
+from pyproducer.producer.metrics import ProducerMetrics
 from pyproducer.producer.transaction_calls import AsyncTransactionBlock
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
 
@@ -107,9 +111,21 @@ class AsyncMockProducer(Generic[K, V]):
         """Take no more records, and store what is not done; see MockProducer.close."""
         return self.mock.close(timeout)
 
-    def metrics(self) -> dict[str, float]:
-        """Return how many records were sent and how many failed."""
+    def metrics(self) -> ProducerMetrics:
+        """Return how many records were sent and how many failed; see MockProducer.metrics."""
         return self.mock.metrics()
+
+    def waiting(self) -> list[PartitionState]:
+        """Return of which partitions records are not done; see MockProducer.waiting."""
+        return self.mock.waiting()
+
+    def why(self, *, last: float = 60, save: str | os.PathLike[str] | None = None) -> Why:
+        """Say that nothing stands out; see MockProducer.why."""
+        return self.mock.why(last=last, save=save)
+
+    def config(self) -> dict[str, str | None]:
+        """Return every setting and its value; secrets are hidden. See MockProducer.config."""
+        return self.mock.config()
 
     @property
     def client_id(self) -> str:

@@ -15,9 +15,11 @@ Source:  Java MockProducer (4.1). Differs from Java: serializers and interceptor
 
 from __future__ import annotations
 
+import os
 import threading
+import uuid
 from array import array
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
@@ -45,15 +47,21 @@ from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadat
 from pyproducer.common.timeouts import checked_timeout
 from pyproducer.common.topic_name import ensure_topic_name
 from pyproducer.hotpath import HEADER_SIZE_BYTES, Acknowledgement, ProducerBase, RouteTable, run_callbacks
+from pyproducer.observe.catalog import PARTITION
+from pyproducer.observe.registry import Registry
+from pyproducer.observe.why import Material, Setting, Why, explain
 from pyproducer.producer.columns import ensure_length, to_items
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.interceptors import resolve_interceptors
 from pyproducer.producer.kafka_producer import K, V
+from pyproducer.producer.live_view import PartitionState
 from pyproducer.producer.may_send import MaySend
+from pyproducer.producer.metrics import ProducerMetrics, metrics_of
 from pyproducer.producer.partitioners import resolve_partitioner
 from pyproducer.producer.serializers import resolve_serializer
 from pyproducer.producer.transaction_calls import TransactionBlock
+from pyproducer.producer.why import save_to
 from pyproducer.record.layout import NO_TIMESTAMP
 from pyproducer.testing.mock_transactions import MockTransactions
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
@@ -158,6 +166,8 @@ class MockProducer(ProducerBase, Generic[K, V]):
         config = ProducerConfig(CONFIG_TABLE.guarded({"bootstrap.servers": "mock:9092", **(props or {})}),
                                 configurable=(key_serializer, value_serializer))
         self.auto_complete = auto_complete
+        self._config = config
+        self._instance_id = uuid.uuid4()
         self._lock = threading.RLock()  # guards all below; not held while something of the application runs
         self._history: list[ProducerRecord] = []
         self._pending: deque[_Completion] = deque()
@@ -382,11 +392,48 @@ class MockProducer(ProducerBase, Generic[K, V]):
         checked_timeout(timeout)
         self._life.ensure_open()
 
-    def metrics(self) -> dict[str, float]:
-        """Return how many records were sent and how many failed, under Java's names."""
+    def metrics(self) -> ProducerMetrics:
+        """Return how many records were sent and how many failed, and KafkaProducer's other counters, which stay 0.
+
+        What is read from a buffer pool, a login or the sender thread is not there.
+        """
+        registry = Registry(self.client_id)
+        registry.table(PARTITION, lambda: ())
+        found = metrics_of(registry, 0)
         summary = self._life.tally.summary()
-        failed = sum(summary.failed.values())
-        return {"record-send-total": float(summary.delivered), "record-error-total": float(failed)}
+        found["record-send-total"] = float(summary.delivered)
+        found["record-error-total"] = float(sum(summary.failed.values()))
+        return found
+
+    def client_instance_id(self, timeout: float | None = None) -> uuid.UUID:
+        """Return an id of its own, always the same."""
+        checked_timeout(timeout)
+        self._life.ensure_open()
+        return self._instance_id
+
+    def waiting(self) -> list[PartitionState]:
+        """Return of which partitions records are not done, each a batch of its own, that nobody has sent."""
+        with self._lock:
+            found = Counter(completion.outcome.topic_partition for completion in self._pending)
+        return [PartitionState(*place, records=count, bytes=0, batches=count, in_flight=0, oldest_ms=0, attempts=0,
+                               error="", leader=_NODE.node_id) for place, count in found.items()]
+
+    def why(self, future: FutureRecordMetadata | None = None, *, last: float = 60,
+            save: str | os.PathLike[str] | None = None) -> Why:
+        """Say that nothing stands out: no batch is ever on its way."""
+        if not last > 0:
+            raise ValueError(f"last={last} is no number of seconds above 0")
+        config = self._config
+        material = Material(self.client_id, 0, self._clock.timestamp_ms(), max(1, int(last * 1000)), (), 0, 0, (),
+                            Setting(config.batch_size, config.linger_ms, config.max_in_flight_requests_per_connection,
+                                    config.buffer_memory, config.compression_type), {}, {})
+        if save is not None:
+            save_to(material, save)
+        return explain(material)
+
+    def config(self) -> dict[str, str | None]:
+        """Return every setting and its value; secrets are hidden. See KafkaProducer.config."""
+        return self._config.shown()
 
     @property
     def client_id(self) -> str:

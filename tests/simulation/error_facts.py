@@ -83,7 +83,8 @@ class ErrorFacts:
         return self._wrong
 
     def _check(self, record: Sent, error: Any) -> None:
-        if isinstance(error, OF_A_TRANSACTION):
+        is_own_answer = isinstance(error, ApiError) and error.api == "Produce" and error.__cause__ is None
+        if isinstance(error, OF_A_TRANSACTION) and not is_own_answer:  # another request, or record, is to blame
             if not isinstance(error.__cause__, KafkaError):
                 self._complain(record, error, f"its cause is {error.__cause__!r}")
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from pyproducer import (
     DeliveryFailedError,
     FatalProducerError,
     InvalidTopicError,
+    KafkaError,
     KafkaProducer,
     ProducerClosedError,
     ProducerInterceptor,
@@ -233,6 +235,28 @@ def test_async_when_awaited_then_it_is_the_same_producer() -> None:
             await producer.send("t", [5])
 
     asyncio.run(scenario())
+
+
+def test_what_operators_ask_of_a_producer_has_an_answer(tmp_path: Path) -> None:
+    producer = MockProducer({"linger.ms": 7, "client.id": "c"}, auto_complete=False, partitions={"t": 2})
+    producer.send("t", b"1", partition=1)
+    producer.send("t", b"2", partition=1)
+    assert [(state.topic, state.partition, state.records) for state in producer.waiting()] == [("t", 1, 2)]
+    assert "no batch was on its way" in str(producer.why(save=tmp_path / "why.json"))
+    assert (tmp_path / "why.json").exists()
+    with pytest.raises(ValueError, match="last=0"):
+        producer.why(last=0)
+    assert producer.config()["linger.ms"] == "7"
+    assert producer.client_instance_id() == producer.client_instance_id()
+    producer.complete_next()
+    producer.error_next(KafkaError("no"))
+    assert producer.waiting() == []
+    found = producer.metrics()
+    assert (found["record-send-total"], found["record-error-total"], found["record-retry-total"]) == (1, 1, 0)
+    asynchronous = producer.as_async()
+    assert (asynchronous.metrics(), asynchronous.waiting()) == (found, [])
+    assert (str(asynchronous.why()), asynchronous.config()) == (str(producer.why()), producer.config())
+    producer.close()
 
 
 def test_methods_when_compared_then_all_that_a_kafka_producer_has_are_there() -> None:

@@ -21,7 +21,7 @@ class DamagedLogError(ConfigError):
     """
 
     def __init__(self, path: Path, what: str) -> None:
-        self.what = f"{path} is damaged: {what}"
+        self.what: str = f"{path} is damaged: {what}"
         super().__init__("data_dir", str(path.parent.parent), f"{self.what}. Records that were acknowledged "
                          "would be lost, so the broker does not start, and no file was changed. Put the file back from "
                          "a copy, or start with --salvage (salvage.damaged.logs): this log is then set aside under "

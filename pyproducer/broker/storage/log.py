@@ -75,7 +75,7 @@ class Log:
         self.producers: ProducerStateManager = ProducerStateManager()
         self.transactions: TransactionIndex = TransactionIndex()
         self.epochs: LeaderEpochs = LeaderEpochs(directory)
-        self.compacted_up_to = 0  # of the thread that compacts; not kept: after a start everything is new
+        self.compacted_up_to: int = 0  # of the thread that compacts; not kept: after a start everything is new
         self._leader_epoch = -1  # of the last append: the epochs are looked at only when it changes
         directory.mkdir(parents=True, exist_ok=True)
         recovered = recover_segments(directory, self.producers, self.epochs, self.transactions,

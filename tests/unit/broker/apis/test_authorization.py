@@ -191,7 +191,8 @@ ASKED: dict[ApiKeys, list[Case]] = {
     ApiKeys.LIST_TRANSACTIONS: [Case(0, {"state_filters": [], "producer_id_filters": []}, {})],  # see below
 }
 # These are how a client finds out what it may say at all, in Kafka too.
-NEVER_ASK = {ApiKeys.API_VERSIONS, ApiKeys.SASL_HANDSHAKE, ApiKeys.SASL_AUTHENTICATE}
+NEVER_ASK = {ApiKeys.API_VERSIONS, ApiKeys.SASL_HANDSHAKE, ApiKeys.SASL_AUTHENTICATE,
+             ApiKeys.GET_TELEMETRY_SUBSCRIPTIONS, ApiKeys.PUSH_TELEMETRY}
 CASES = [pytest.param(api_key, case, id=f"{api_key.title}-{number}")
          for api_key, cases in ASKED.items() for number, case in enumerate(cases)]
 
