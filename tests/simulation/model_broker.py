@@ -159,8 +159,8 @@ class ModelCluster(ClusterState):
                 f"{announced[1]}")
         body = _read_body(api_key, version, frame)
         if self.parameters.client is not None:
-            self._check_client(self.parameters.client, api_key, version, announced[1], frame, body,
-                               is_v2=self.coordinators.is_v2)
+            self._check_client(self.parameters.client, api_key, version,
+                               None if told is None else announced[1], frame, body, is_v2=self.coordinators.is_v2)
         request = _Request(node_id, version, correlation_id, body, now_ms, connection)
         if session is not None and not is_proving and session.has_ended(now_ms):
             return CLOSE_CONNECTION
@@ -223,9 +223,9 @@ class ModelCluster(ClusterState):
         self._last_correlation_ids[key] = correlation_id
 
     @staticmethod
-    def _check_client(client: ModelClient, api_key: ApiKeys, version: int, announced: int, frame: bytes, body: Any, *,
-                      is_v2: bool) -> None:
-        """Compare a request with what is known of who sends it."""
+    def _check_client(client: ModelClient, api_key: ApiKeys, version: int, announced: int | None, frame: bytes,
+                      body: Any, *, is_v2: bool) -> None:
+        """Compare a request with what is known of who sends it, and, where known, was told on its connection."""
         client_id = frame[_FIXED_HEADER.size:_FIXED_HEADER.size + _FIXED_HEADER.unpack_from(frame)[3]]
         if client_id != client.client_id.encode():
             bug(f"{api_key.title} has the client id {client_id!r}")
@@ -237,7 +237,7 @@ class ModelCluster(ClusterState):
             newest = 4
         if api_key is ApiKeys.END_TXN and not is_v2:
             newest = 4
-        if newest is not None and version != min(newest, announced):
+        if newest is not None and announced is not None and version != min(newest, announced):
             bug(f"{api_key.title} {version} was sent, where both know {min(newest, announced)}")
         if api_key is _API_VERSIONS:
             is_so = version < 3 or body["client_software_name"] == client.software_name
