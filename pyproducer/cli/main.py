@@ -28,12 +28,12 @@ from pyproducer.record.compression import PACKAGES, package_for
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    r"""A Kafka producer for Python, and an embedded broker.
+    """A Kafka producer for Python, and an embedded broker.
 
     \b
     Completion of commands and options, for bash (zsh and fish alike):
       eval "$(_PYPRODUCER_COMPLETE=bash_source pyproducer)"
-    """
+    """  # noqa: D301 - click reads the backspace
 
 
 @main.command()

@@ -36,12 +36,12 @@ _DISTINCT = 1024
 @click.option("--why", "says_why", is_flag=True, help="Say where the records' time went, and what to change.")
 def perf(topic: str, bootstrap_server: str | None, config_file: str | None, properties: dict[str, str], count: int,
          record_size: int, rate: float | None, says_why: bool) -> None:
-    r"""Send records to TOPIC, and print how many went through and how long each took.
+    """Send records to TOPIC, and print how many went through and how long each took.
 
     \b
     Example:
       pyproducer perf -b localhost:9092 --records 100000 --rate 5000 --why orders
-    """
+    """  # noqa: D301 - click reads the backspace
     settings = settings_of(bootstrap_server, config_file, properties, **{"client.id": "pyproducer-perf"})
     producer = make_producer(settings)
     values = [os.urandom(record_size) for _ in range(min(_DISTINCT, count))]

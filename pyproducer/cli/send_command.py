@@ -50,14 +50,14 @@ def send(topic: str, files: tuple[BinaryIO, ...], bootstrap_server: str | None, 
          properties: dict[str, str], kind: str, key_separator: str | None, headers_separator: str | None,
          null_marker: str | None, key_field: str | None, value_field: str | None, partition: int | None,
          failed_file: BinaryIO | None, quiet: bool) -> None:
-    r"""Send the lines of standard input, or of FILES, to TOPIC.
+    """Send the lines of standard input, or of FILES, to TOPIC.
 
     \b
     Examples:
       seq 100 | pyproducer send -b localhost:9092 numbers
       pyproducer send --config client.properties --key-separator : orders lines.txt --failed failed.txt
       pyproducer send -b localhost:9092 --format csv --key-field id orders orders.csv
-    """
+    """  # noqa: D301 - click reads the backspace
     form = Format(kind, _text(key_separator), _text(headers_separator), _text(null_marker), key_field, value_field)
     settings = settings_of(bootstrap_server, config_file, properties, **{"client.id": "pyproducer-send"})
     run = _Sending(make_producer(settings), topic, partition, failed_file)

@@ -24,7 +24,7 @@ _LONGEST_ANSWER_S = 30
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option("--at", "moment", metavar="TIME", help="What happened around this time: 02:47, or 2026-11-24T02:47.")
 def why(file: str, moment: str | None) -> None:
-    r"""Say where the time of records went, and what to change.
+    """Say where the time of records went, and what to change.
 
     FILE is what `producer.why(save=FILE)` wrote; or the socket that pyproducer.why.socket names, of a producer that
     runs.
@@ -33,7 +33,7 @@ def why(file: str, moment: str | None) -> None:
     Example:
       pyproducer why /tmp/why.json
       pyproducer why /run/app/why.sock --at 02:47
-    """
+    """  # noqa: D301 - click reads the backspace
     try:
         material = from_json(_read(file))
     except (OSError, ValueError) as error:

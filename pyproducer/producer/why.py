@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyproducer.hotpath import FutureRecordMetadata
     from pyproducer.producer.wiring import ProducerRuntime
 
+WINDOW_MS = 60_000
+"""What is looked at where nobody says how long."""
 _ON_ITS_WAY = 0
 """The outcome of a batch that has none yet."""
 

@@ -34,6 +34,7 @@ from pyproducer.network.sasl.login import login_for
 from pyproducer.observe import otlp
 from pyproducer.observe.catalog import Kind
 from pyproducer.observe.registry import STORIES, Registry
+from pyproducer.observe.why import to_json
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.config.rows_client import REBUILD
 from pyproducer.producer.do_send import RecordSender
@@ -47,6 +48,8 @@ from pyproducer.producer.serializers import resolve_serializer
 from pyproducer.producer.surroundings import Surroundings
 from pyproducer.producer.transaction_calls import TransactionCalls
 from pyproducer.producer.waiting_room import WaitingRoom
+from pyproducer.producer.why import WINDOW_MS, gather
+from pyproducer.producer.why_door import WhyDoor, open_door
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.compression import Compressor, compressor_for
 from pyproducer.sender.completion import Completion
@@ -79,7 +82,7 @@ class ProducerRuntime:
     """The parts that KafkaProducer talks to."""
 
     __slots__ = ("__weakref__", "accumulator", "batch_sender", "client_id", "clock", "config", "io_thread", "life",
-                 "metadata", "record_sender", "registry", "telemetry", "transaction_calls", "wire")
+                 "metadata", "record_sender", "registry", "telemetry", "transaction_calls", "why_door", "wire")
 
     def __init__(self, client_id: str, config: ProducerConfig, clock: Clock, life: Life, metadata: ProducerMetadata,
                  wire: Wire, accumulator: RecordAccumulator, record_sender: RecordSender, batch_sender: BatchSender,
@@ -98,6 +101,7 @@ class ProducerRuntime:
         self.io_thread: IoThread = io_thread
         self.registry: Registry = registry
         self.transaction_calls: TransactionCalls = transaction_calls
+        self.why_door: WhyDoor | None = None
 
     def on_forked(self, successor: Callable[[], Road]) -> None:
         """In a child process: refuse what is done with it, in the middle of a call, too, and let no lock stop that.
@@ -116,6 +120,8 @@ class ProducerRuntime:
         self.registry.on_forked()
         self.accumulator.on_forked()
         life.wake_in_child()
+        if self.why_door is not None:
+            self.why_door.abandon()
         if rebuilds or is_in_turn:
             self.wire.abandon()
 
@@ -273,7 +279,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
             tally.end(clock.now_ms())  # every outcome is decided and told
             _say_what_failed(life.client_id, tally.summary())
         finally:
-            _close_parts(interceptors, partitioner, key, value, credentials, *reporters)
+            _close_parts(interceptors, partitioner, key, value, credentials, runtime.why_door, *reporters)
 
     io_thread = IoThread(sender, wire, accumulator, life, clock, refuse, close_parts, on_end, start_thread,
                          turns.stand_aside, on_end_in_child)
@@ -290,6 +296,14 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         telemetry, TransactionCalls(life=life, transactions=transactions, own_requests=own_requests, metadata=metadata,
                                     max_block_ms=config.max_block_ms))
     register_gauges(runtime, login)
+    if config.pyproducer_why_socket is not None:
+        try:
+            runtime.why_door = open_door(config.pyproducer_why_socket, lambda: to_json(gather(runtime, WINDOW_MS)),
+                                         start_thread)
+        except BaseException:
+            wire.abandon()
+            _close_parts(interceptors, partitioner, key, value, credentials, *reporters)
+            raise
     return runtime
 
 

@@ -50,6 +50,8 @@ def pack(archive: Path, also: Iterable[str] = ()) -> list[str]:
     """
     if not archive.name.endswith((".tar.gz", ".tgz")):
         raise ConfigError("archive", str(archive), "its name must end in .tar.gz or .tgz: Spark unpacks it by its name")
+    if isinstance(also, str):
+        raise ConfigError("also", also, f"each letter would be a distribution: write also=[{also!r}]")
     files = dict(_own_files())
     names = {f"pyproducer {__version__}"}
     for distribution in _required(["pyproducer"], also):

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -41,6 +42,14 @@ def produce(client: RawClient, topic: str, partition: int, *values: bytes, **fie
     assert answer["error_code"] == 0
     offset: int = answer["base_offset"]
     return offset
+
+
+@pytest.mark.parametrize("topics", ["orders", b"orders"])
+def test_topics_when_one_name_stands_for_a_list_then_the_error_says_what_to_write(topics: Any) -> None:
+    """They were six topics of a letter each."""
+    with pytest.raises(ConfigError, match="write topics=") as caught:
+        EmbeddedBroker(topics=topics)
+    assert caught.value.key == "topics"
 
 
 @both_kinds

@@ -21,7 +21,7 @@ from pyproducer.broker.control.cluster_control import ClusterControl
 from pyproducer.broker.control.commands import run_command
 from pyproducer.broker.control.in_process import ClusterOptions, InProcessCluster
 from pyproducer.broker.control.stored_record import StoredRecord, read_topic_records
-from pyproducer.common.errors import IllegalStateError
+from pyproducer.common.errors import ConfigError, IllegalStateError
 from pyproducer.network.sasl.scram_formatter import MIN_ITERATIONS
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ class EmbeddedBroker(ClusterControl):
             "strict.checks": strict_checks,
             **(config or {}),
         }
+        if isinstance(topics, (str, bytes)):
+            raise ConfigError("topics", topics, f"each letter would be a topic: write topics=[{topics!r}]")
         partition_counts = (dict(topics) if isinstance(topics, Mapping)
                             else {name: int(str(settings["num.partitions"])) for name in topics})
         options = ClusterOptions(brokers, None if data_dir is None else str(data_dir), partition_counts, settings,

@@ -56,6 +56,10 @@ CLIENT: tuple[Setting, ...] = (
             "Topics whose metadata are asked for when the producer starts, so that first records need not wait for "
             "them; brokers that create topics automatically create these. Differs from Java, which has no such "
             "setting.", support=Support.OURS),
+    Setting("pyproducer.why.socket", Type.STRING, None,
+            "A path at which this process listens on a Unix socket that only its own user may open: `pyproducer why "
+            "PATH` asks there where the time of records goes; keys, values and secrets are not told. {pid} in it "
+            "stands for the number of the process. Unset, nobody listens.", support=Support.OURS),
     Setting("receive.buffer.bytes", Type.INT, 32768, "SO_RCVBUF; -1 is the system's default.", _BUFFER),
     Setting("send.buffer.bytes", Type.INT, 131072, "SO_SNDBUF; -1 is the system's default.", _BUFFER),
     Setting("reconnect.backoff.ms", Type.LONG, 50,

@@ -49,6 +49,8 @@ def test_pack_when_unpacked_elsewhere_runs_without_anything_installed(tmp_path: 
 def test_pack_when_its_arguments_are_wrong_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"must end in \.tar\.gz"):
         pack(tmp_path / "dep.zip")
+    with pytest.raises(ConfigError, match=r"write also=\['requests'\]"):
+        pack(tmp_path / "dep.tgz", also="requests")
     answer = CliRunner().invoke(main, ["pack", str(tmp_path / "dep.tgz"), "--with", "no-such-package"])
     assert answer.exit_code == 1
     assert "it is not installed in" in answer.output

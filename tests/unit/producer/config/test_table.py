@@ -16,7 +16,7 @@ def test_table_when_counted_then_it_has_all_settings_of_kafka_4_1_and_those_of_o
     ours = [key for key, setting in CONFIG_TABLE.items() if setting.support is Support.OURS]
     assert ours == [key for key in CONFIG_TABLE if key.startswith("pyproducer.")] == [
         "pyproducer.close.timeout.ms", "pyproducer.fork", "pyproducer.on.unretrieved", "pyproducer.prefetch.topics",
-        "pyproducer.oauth.token.provider"]
+        "pyproducer.why.socket", "pyproducer.oauth.token.provider"]
     newer = [key for key, setting in CONFIG_TABLE.items() if setting.since]
     assert newer == ["partitioner.rack.aware", "client.rack", "config.providers"]
     assert len(CONFIG_TABLE) == 112 + len(ours) + len(newer)
