@@ -63,6 +63,7 @@ class KafkaServer:
         folder: Where its log folder and its output are kept; a temporary folder, removed by stop(), when None.
         features: Feature levels, such as transaction.version; those of the release where none are named.
         cluster_id: Of a cluster that it belongs to; one of its own when None.
+        plugins: Java files whose classes the settings name.
 
     Raises:
         MissingTool: Java or Kafka's jars are absent.
@@ -72,10 +73,10 @@ class KafkaServer:
                  listeners: Mapping[str, str] | None = None,
                  settings: Mapping[str, object] | None = None, jvm_options: Sequence[str] = TEST_JVM_OPTIONS,
                  folder: Path | None = None, features: Mapping[str, int] | None = None,
-                 cluster_id: str | None = None) -> None:
+                 cluster_id: str | None = None, plugins: Sequence[Path] = ()) -> None:
         self._java = java()
         self._classpath = kafka_classpath()
-        self._node_classes = compile_java(NODE_SOURCE, self._classpath)
+        self._own_classes = [compile_java(source, self._classpath) for source in (NODE_SOURCE, *plugins)]
         self._certificates = certificates
         self._proxy_port = proxy_port
         self._settings = dict(settings or {})
@@ -166,7 +167,7 @@ class KafkaServer:
         """Start the node (formatting its folder the first time) and wait until it serves."""
         properties = self._write_properties()
         command = [self._java, *self._jvm_options, f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}",
-                   "-Dlog4j2.disableJmx=true", "-cp", os.pathsep.join([str(self._node_classes), self._classpath]),
+                   "-Dlog4j2.disableJmx=true", "-cp", os.pathsep.join([*map(str, self._own_classes), self._classpath]),
                    "KafkaNode", str(properties), str(self.log_dir), self._cluster_id,
                    *(f"{name}={level}" for name, level in self._features.items())]
         self._read_from = self.output.stat().st_size if self.output.exists() else 0

@@ -1,0 +1,19 @@
+"""An AddPartitionsToTxn whose answer was lost came when its transaction had ended, and began another one.
+
+Reference: KAFKA-18957.
+Seen:      A transaction that nobody ends hangs until transaction.timeout.ms: read_committed readers stand still before it.
+Planted:   An AddPartitionsToTxn without an answer does not have the next transaction get an epoch of its own.
+"""
+
+from __future__ import annotations
+
+from tests.simulation.museum import Edit
+
+PATCH = (
+    Edit("sender/requests/add_partitions.py", """
+        self._transaction.is_known_there = True  # perhaps
+        self._transaction.note_lost(self.api_key.title)
+""", """
+        self._transaction.is_known_there = True  # perhaps
+"""),
+)
