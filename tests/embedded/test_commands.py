@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,9 @@ def test_perf_when_it_is_done_then_rate_percentiles_chart_and_why_are_printed(br
 def in_terminal(arguments: list[str], until: str, then: Callable[[subprocess.Popen[bytes]], None]) -> tuple[int, str]:
     """Run a command in a terminal; when it has said `until`, do something; return its status and all it said."""
     ours, theirs = pty.openpty()
-    program = subprocess.Popen([*COMMAND, *arguments], stdin=subprocess.PIPE, stdout=theirs, stderr=theirs)
+    # Who runs the tests in the background of a shell has Ctrl-C ignored, and so would the command.
+    program = subprocess.Popen([*COMMAND, *arguments], stdin=subprocess.PIPE, stdout=theirs, stderr=theirs,
+                               preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL))
     os.close(theirs)
     said: list[bytes] = []
 
