@@ -78,6 +78,13 @@ Rows = Callable[[], Iterable[tuple[Tags, Iterable[tuple[str, float, str]]]]]
 """Gives rows that are made when somebody reads: tags, and (name, value, text) of each number."""
 
 
+def count_error(errors: dict[str, int], ledger: Ledger, topic: str, error: BaseException, count: int) -> None:
+    """Count records that failed, for who shall not keep the registry by it, which reaches all of a producer."""
+    name = error_name(error)
+    errors[name] = errors.get(name, 0) + count
+    ledger.topic_row(topic).record_error_total += count
+
+
 class Registry:
     """The rows of one producer.
 
@@ -138,9 +145,7 @@ class Registry:
 
     def count_error(self, topic: str, error: BaseException, count: int) -> None:
         """Count records that failed, each once. Thread: the sender's."""
-        name = error_name(error)
-        self.errors[name] = self.errors.get(name, 0) + count
-        self.ledger.topic_row(topic).record_error_total += count
+        count_error(self.errors, self.ledger, topic, error, count)
 
     def count_retry(self, topic: str, error: BaseException, count: int) -> None:
         """Count records that are sent again."""

@@ -33,7 +33,7 @@ from pyproducer.network.channel_builder import client_channel_builder
 from pyproducer.network.sasl.login import login_for
 from pyproducer.observe import otlp
 from pyproducer.observe.catalog import Kind
-from pyproducer.observe.registry import STORIES, Registry
+from pyproducer.observe.registry import STORIES, Registry, count_error
 from pyproducer.observe.why import to_json
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.config.rows_client import REBUILD
@@ -165,7 +165,8 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     # Of a fork the child's futures go, too: nobody is to be woken for them.
     tally = DeliveryTally(raises=config.pyproducer_on_unretrieved == "raise", locks=locks,
                           wake=lambda: None if life.is_forked or life.is_on_sender_thread else wire.wakeup(),
-                          count=registry.count_error)
+                          # A future that the application keeps has the tally, and shall keep nothing of the producer.
+                          count=functools.partial(count_error, registry.errors, registry.ledger))
     life = Life(name or client_id, clock, locks, tally=tally)
     watch(life)
     key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer, "key.serializer",

@@ -11,6 +11,7 @@ import pytest
 from pyproducer import (
     BufferExhaustedError,
     KafkaTimeoutError,
+    PartitionerError,
     ProducerClosedError,
     ProducerInterceptor,
     ProducerRecord,
@@ -271,11 +272,13 @@ def test_partitioner_when_it_raises_for_a_record_that_waited_then_its_future_fai
                for value in (b"a", b"bad", b"beyond", b"b")}
     rows = producer.send_batch(topic, [b"c", b"bad"])
     metadata.release()
-    assert isinstance(futures[b"bad"].exception(GIVE_UP_S), ZeroDivisionError)
+    error = futures[b"bad"].exception(GIVE_UP_S)
+    assert isinstance(error, PartitionerError)
+    assert isinstance(error.__cause__, ZeroDivisionError)
     assert isinstance(futures[b"beyond"].exception(GIVE_UP_S), ValueError)
     producer.flush(GIVE_UP_S)
-    assert {type(error) for _, error in told} == {type(None), ZeroDivisionError, ValueError}
-    assert {row: type(error) for row, error in rows.result(0).errors.items()} == {1: ZeroDivisionError}
+    assert {type(error) for _, error in told} == {type(None), PartitionerError, ValueError}
+    assert {row: type(error) for row, error in rows.result(0).errors.items()} == {1: PartitionerError}
     assert {getattr(error, "outcome", None) for error in (
         futures[b"bad"].exception(0), futures[b"beyond"].exception(0), *rows.result(0).errors.values())} == {"not_sent"}
     assert list(rows.result(0).partitions) == [1, -1]

@@ -728,7 +728,7 @@ class World:
         """What close() says of all records is what became of them."""
         assert self.workload is not None
         # Asked once more: a send() that went on beside the close() may have been refused after it had returned.
-        fates, summaries = self.report.fates, [producer.close() for producer in self.producers]
+        fates, summaries = self.report.fates, [self._close_one(producer) for producer in self.producers]
         unsure = fates["cut off"]  # of which nobody knows whether they were taken
         # What send_nowait() raises for want of memory counts as a record that failed; what a cancelled task took back
         # does not.

@@ -1,7 +1,7 @@
 """An AddPartitionsToTxn whose answer was lost came when its transaction had ended, and began another one.
 
 Reference: KAFKA-18957.
-Seen:      A transaction that nobody ends hangs until transaction.timeout.ms: read_committed readers stand still before it.
+Seen:      A transaction that nobody ends hangs until transaction.timeout.ms: who reads what is committed stands still.
 Planted:   An AddPartitionsToTxn without an answer does not have the next transaction get an epoch of its own.
 """
 

@@ -1,7 +1,7 @@
 """Two attempts shared one producer id and epoch, and the second one numbered other records like the first.
 
-Reference: A Spark sink whose tasks resume an epoch: on Apache Kafka 4.1 the second attempt was answered with the offsets
-           of the first one's records, and its own are in no log.
+Reference: A Spark sink whose tasks resume an epoch: Apache Kafka 4.1 answered the second attempt with the offsets of
+           the first one's records, and its own are in no log.
 Seen:      Records are acknowledged, their transaction is committed, and they are not there.
 Planted:   init_transactions() for the id that the producer has asks nobody: numbers begin anew in the same epoch.
 """
