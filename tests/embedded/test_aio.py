@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pyproducer import KafkaError, ProducerInterceptor, ProducerRecord, RecordMetadata
+from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.producer.do_send import Postponed
@@ -58,10 +59,10 @@ def test_task_when_it_has_waited_for_memory_then_what_is_left_is_for_the_topic(m
     given: dict[str, list[int]] = {"first": [], "second": []}
     enter = WaitingRoom.enter
 
-    def seen(room: WaitingRoom, topic: str, *arguments: Any) -> Any:
-        if topic in given:
-            given[topic].append(arguments[-1])
-        return enter(room, topic, *arguments)
+    def seen(room: WaitingRoom, record: SerializedRecord, max_block_ms: int) -> Any:
+        if record.topic in given:
+            given[record.topic].append(max_block_ms)
+        return enter(room, record, max_block_ms)
 
     monkeypatch.setattr(WaitingRoom, "enter", seen)
 

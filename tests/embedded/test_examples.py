@@ -69,9 +69,10 @@ README_BLOCKS = re.findall(r"```python\n(.*?) *```", (ROOT / "README.md").read_t
 
 @pytest.mark.parametrize(("number", "printed"), [
     (0, "RecordMetadata(topic='orders'"), (1, "0 1\n"), (2, "2 {}\n"), (3, "[b'40']\n"), (4, ""), (5, ""), (
-    6, "1 {'not_sent': 0, 'rejected': 0, 'unknown': 0} {'orders': TopicDeliveries(delivered=1, ")])
+    6, "1 {'not_sent': 0, 'rejected': 0, 'unknown': 0} {'orders': TopicDeliveries(delivered=1, "),
+    (7, "all\n")])
 def test_readme_blocks_run_as_they_are_printed(tmp_path: Path, number: int, printed: str) -> None:
-    assert len(README_BLOCKS) == 7
+    assert len(README_BLOCKS) == 8
     script = tmp_path / "block.py"
     script.write_text(textwrap.dedent(README_BLOCKS[number]), encoding="ascii")
     done = subprocess.run([sys.executable, "-W", "error", str(script)], cwd=ROOT, env={"PYTHONPATH": str(ROOT)},
