@@ -55,7 +55,8 @@ from pyproducer.producer.kafka_producer import K, KafkaProducer, V, not_settings
 from pyproducer.producer.live_view import PartitionState
 from pyproducer.producer.metrics import ProducerMetrics
 from pyproducer.producer.serializers import Serializing
-from pyproducer.producer.transaction_calls import AsyncTransactionBlock, TransactionCalls
+from pyproducer.producer.transaction_calls import AsyncTransactionBlock, TransactionCalls, ensure_transactional_id
+from pyproducer.transaction.pending_call import PendingCall
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
 
 if TYPE_CHECKING:
@@ -261,7 +262,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         """
         future = await self._on_thread(partial(
             self._producer.send_batch, topic, values, keys=keys, headers=headers, timestamps=timestamps,
-            partitions=partitions))
+            partitions=partitions), goes_on=False)
         return await future
 
     async def flush(self, timeout: float | None = None, *, raise_on_error: bool = False) -> None:
@@ -275,8 +276,10 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
 
     async def init_transactions(self, transactional_id: str | None = None) -> None:
         """Get a producer id and an epoch for the transactional id; see KafkaProducer.init_transactions."""
-        calls = self._calls()
-        calls.told(await self._on_thread(partial(calls.init, transactional_id)))
+        call = "init_transactions()"
+        transactions = self._calls().transactional(call)
+        ensure_transactional_id(transactional_id)
+        await self._begin_and_wait(call, partial(transactions.initialize, transactional_id))
 
     async def begin_transaction(self) -> None:
         """Begin a transaction: what any task sends from now on is in it; see KafkaProducer.begin_transaction."""
@@ -292,30 +295,35 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         """
         # Here, in the loop, which the consumer belongs to.
         found, group = to_offsets(offsets), to_group_metadata(group_metadata)
-        calls = self._calls()
-        calls.told(await self._on_thread(partial(calls.send_offsets, found, group)))
+        call = "send_offsets_to_transaction()"
+        await self._begin_and_wait(call, partial(self._calls().transactional(call).add_offsets, found, group))
 
     async def commit_transaction(self) -> None:
         """Await what is left of the transaction, and commit it; see KafkaProducer.commit_transaction.
 
         A task that is cancelled meanwhile leaves the commit going on: call it again to learn its outcome.
         """
-        calls = self._calls()
-        calls.told(await self._on_thread(calls.commit))
+        call = "commit_transaction()"
+        await self._begin_and_wait(call, self._calls().transactional(call).commit)
 
     async def abort_transaction(self) -> None:
         """Give up the transaction; see KafkaProducer.abort_transaction."""
-        calls = self._calls()
-        calls.told(await self._on_thread(calls.abort))
+        call = "abort_transaction()"
+        await self._begin_and_wait(call, self._calls().transactional(call).abort)
 
     async def prepare_transaction(self) -> PreparedTransaction:
         """Await what is left of the transaction, and return what another process needs to end it.
 
         See KafkaProducer.prepare_transaction.
         """
-        calls = self._calls()
-        prepared: PreparedTransaction = calls.told(await self._on_thread(calls.prepare))
+        call = "prepare_transaction()"
+        prepared: PreparedTransaction = await self._begin_and_wait(call, self._calls().transactional(call).prepare)
         return prepared
+
+    async def _begin_and_wait(self, call: str, begin: Callable[[], PendingCall]) -> Any:
+        # The state moves here: the thread of a task that was cancelled may come late, and would move the next one's.
+        calls = self._calls()
+        return calls.told(await self._on_thread(calls.begin_of(call, begin)))
 
     def _calls(self) -> TransactionCalls:
         self._bind()
@@ -564,12 +572,13 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
                 f"{runtime.accumulator.describe_memory()}, and {self._task_count} tasks. Send more slowly, or raise "
                 "buffer.memory or max.block.ms")
 
-    async def _on_thread(self, call: Callable[[], _T], *, binds: bool = True) -> _T:
+    async def _on_thread(self, call: Callable[[], _T], *, binds: bool = True, goes_on: bool = True) -> _T:
         """Make a call that may block on a thread of its own; a cancelled await lets it go on.
 
         Args:
             call: What may block.
             binds: Whether it is of the producer's own event loop alone.
+            goes_on: Whether it is made though its task was cancelled before the thread had begun.
         """
         if binds:
             self._bind()
@@ -577,6 +586,8 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         done: asyncio.Future[_T] = loop.create_future()
 
         def run() -> None:
+            if done.cancelled() and not goes_on:
+                return  # late, it would be in the next transaction
             try:
                 result = call()
             except StopIteration as error:  # which no future takes: it would end the coroutine that awaits

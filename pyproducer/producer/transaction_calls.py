@@ -27,6 +27,16 @@ from pyproducer.transaction.transactions import Transactions
 log: logging.Logger = logging.getLogger(__name__)
 
 
+def ensure_transactional_id(transactional_id: object) -> None:
+    """Do nothing where it can be one, or is None.
+
+    Raises:
+        TypeError: It can be none.
+    """
+    if transactional_id is not None and not (isinstance(transactional_id, str) and transactional_id):
+        raise TypeError(f"transactional_id must be a str that is not empty, got {transactional_id!r}")
+
+
 class TransactionCalls:
     """The calls of one producer. Each waits, and returns what it waited for, whose outcome `told` returns or raises.
 
@@ -51,38 +61,37 @@ class TransactionCalls:
     def init(self, transactional_id: str | None) -> PendingCall:
         """See KafkaProducer.init_transactions."""
         call = "init_transactions()"
-        transactions = self._transactional(call)
-        if transactional_id is not None and not (isinstance(transactional_id, str) and transactional_id):
-            raise TypeError(f"transactional_id must be a str that is not empty, got {transactional_id!r}")
-        return self._wait(call, partial(transactions.initialize, transactional_id))
+        transactions = self.transactional(call)
+        ensure_transactional_id(transactional_id)
+        return self.wait(call, partial(transactions.initialize, transactional_id))
 
     def begin(self) -> None:
         """See KafkaProducer.begin_transaction; it waits for nothing."""
         call = "begin_transaction()"
-        transactions = self._transactional(call)
+        transactions = self.transactional(call)
         self._life.run(call, transactions.begin)
 
     def send_offsets(self, offsets: Any, group_metadata: Any) -> PendingCall:
         """See KafkaProducer.send_offsets_to_transaction."""
         call = "send_offsets_to_transaction()"
-        transactions = self._transactional(call)
+        transactions = self.transactional(call)
         found, group = to_offsets(offsets), to_group_metadata(group_metadata)
-        return self._wait(call, partial(transactions.add_offsets, found, group))
+        return self.wait(call, partial(transactions.add_offsets, found, group))
 
     def prepare(self) -> PendingCall:
         """See KafkaProducer.prepare_transaction."""
         call = "prepare_transaction()"
-        return self._wait(call, self._transactional(call).prepare)
+        return self.wait(call, self.transactional(call).prepare)
 
     def commit(self) -> PendingCall:
         """See KafkaProducer.commit_transaction."""
         call = "commit_transaction()"
-        return self._wait(call, self._transactional(call).commit)
+        return self.wait(call, self.transactional(call).commit)
 
     def abort(self) -> PendingCall:
         """See KafkaProducer.abort_transaction."""
         call = "abort_transaction()"
-        return self._wait(call, self._transactional(call).abort)
+        return self.wait(call, self.transactional(call).abort)
 
     def told(self, pending: PendingCall) -> Any:
         """Return what a call gives, or raise why it failed: from here on its caller knows."""
@@ -97,13 +106,20 @@ class TransactionCalls:
         finally:
             del error  # else its traceback, with the caller's frames, and it would keep each other
 
-    def _transactional(self, call: str) -> Transactions:
+    def transactional(self, call: str) -> Transactions:
+        """Return the state, where there is one, and the producer is open."""
         self._life.ensure_open()
         if self._transactions is None:
             raise IllegalStateError(f"{call} needs a transactional producer: set transactional.id")
         return self._transactions
 
-    def _wait(self, call: str, begin: Callable[[], PendingCall]) -> PendingCall:
+    def begin_of(self, call: str, begin: Callable[[], PendingCall]) -> Callable[[], PendingCall]:
+        """Move the state now, in the thread of who calls; return what waits, for any thread."""
+        pending = self._life.run(call, begin)
+        return partial(self.wait, call, lambda: pending)
+
+    def wait(self, call: str, begin: Callable[[], PendingCall]) -> PendingCall:
+        """Move the state, and wait for what follows, up to max.block.ms."""
         deadline_ms = self._life.begin_wait(call, self._max_block_ms / 1000)
         return self._life.run(call, self._await, call, begin, deadline_ms)
 

@@ -266,7 +266,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         may_send=MaySend(life, transactions))
     if transactions is not None:
         transactions.on_change, transactions.wakeup = record_sender.renew_gate, wire.wakeup
-        life.on_not_taken = transactions.on_failed
+        life.on_not_taken = transactions.on_not_taken
 
     def refuse() -> None:
         record_sender.refuse()

@@ -82,6 +82,8 @@ class TransactionSteps:
 
     def ms_to_go_on(self, now_ms: int) -> int:
         """How long a producer that is being closed still waits for the end of its transaction, in ms; or 0."""
+        if self._transactions.state is TransactionState.ABORTABLE_ERROR:
+            self._transactions.begin_end_of_life()  # a commit, or a prepare, has failed since the close began
         if not self._transactions.is_ending:
             return 0
         if self._give_up_at_ms is None:

@@ -98,6 +98,18 @@ class _Completion:
         self.offset = offset
 
 
+class _Telling(threading.local):
+    """Around callbacks: how deep the current thread is in them."""
+
+    depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
+
+
 class _Sender(RecordSender):
     """The road's other side: everything of RecordSender, but for what would need a broker."""
 
@@ -168,6 +180,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
         self.auto_complete = auto_complete
         self._config = config
         self._instance_id = uuid.uuid4()
+        self._telling = _Telling()
         self._lock = threading.RLock()  # guards all below; not held while something of the application runs
         self._history: list[ProducerRecord] = []
         self._pending: deque[_Completion] = deque()
@@ -189,7 +202,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
         value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
                                    "value.serializer", config.originals)
         self._parts = partitioner, key, value
-        self._transactions = MockTransactions(config, self._life, self._clock)
+        self._transactions = MockTransactions(config, self._life, self._clock, lambda: self._telling.depth > 0)
         sender = _Sender(
             metadata=metadata, routes=routes, accumulator=metadata, room=metadata, partitioner=partitioner,
             key_serializer=key, value_serializer=value, interceptors=self._interceptors, clock=self._clock,
@@ -534,13 +547,15 @@ class MockProducer(ProducerBase, Generic[K, V]):
                 self._next_offset[topic_partition] = offset + 1
             outcome.set(offset, NO_TIMESTAMP, None)
             self._life.tally.stored(outcome, topic_partition.topic, 1)
-            run_callbacks([future], RecordMetadata, *topic_partition, offset, NO_TIMESTAMP,
-                          partial(log_raised, topic_partition))
+            with self._telling:
+                run_callbacks([future], RecordMetadata, *topic_partition, offset, NO_TIMESTAMP,
+                              partial(log_raised, topic_partition))
         else:
             failure = Failure(*topic_partition, 1, error, watched=1)
             outcome.set(-1, NO_TIMESTAMP, lambda _index: error, failure)
             self._life.tally.failed(failure, outcome)
-            fail_future(future, error)
+            with self._telling:
+                fail_future(future, error)
         outcome.notify()
 
 

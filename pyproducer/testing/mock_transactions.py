@@ -19,6 +19,7 @@ from pyproducer.common.errors import IllegalStateError, KafkaError
 from pyproducer.common.records import ProducerRecord
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.consumed_offsets import to_group_metadata, to_offsets
+from pyproducer.producer.transaction_calls import ensure_transactional_id
 from pyproducer.transaction.pending_call import PendingCall
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
 from pyproducer.transaction.transactions import Transactions
@@ -33,6 +34,7 @@ class MockTransactions:
         config: The producer's settings.
         life: The producer's.
         clock: For how long a transaction has been open.
+        is_in_callback: Whether the current thread is in a callback, where no call may wait.
 
     Attributes:
         state: Where it stands; None without a transactional id.
@@ -44,8 +46,9 @@ class MockTransactions:
         last_end: "committed" or "aborted", as the last transaction was; "" before.
     """
 
-    def __init__(self, config: ProducerConfig, life: Life, clock: Clock) -> None:
+    def __init__(self, config: ProducerConfig, life: Life, clock: Clock, is_in_callback: Callable[[], bool]) -> None:
         self._life = life
+        self._is_in_callback = is_in_callback
         self._epoch = -1
         self.state: Transactions | None = None if config.transactional_id is None else Transactions(
             config.transactional_id, timeout_ms=config.transaction_timeout_ms, clock=clock)
@@ -60,7 +63,7 @@ class MockTransactions:
         """Have the producer told when records are taken, and when not."""
         if self.state is not None:
             self.state.on_change = on_change
-            self._life.on_not_taken = self.state.on_failed
+            self._life.on_not_taken = self.state.on_not_taken
 
     def fail(self, error: KafkaError) -> None:
         """A record failed, or the producer was fenced."""
@@ -76,6 +79,9 @@ class MockTransactions:
     def init(self, transactional_id: str | None) -> None:
         """See KafkaProducer.init_transactions."""
         state = self._transactional("init_transactions()")
+        ensure_transactional_id(transactional_id)
+        if transactional_id in state.prepared:
+            raise IllegalStateError(f"init_transactions() would abort the prepared transaction of {transactional_id!r}")
         pending = state.initialize(transactional_id)
         self._epoch += 1
         state.on_initialized()
@@ -94,7 +100,8 @@ class MockTransactions:
         found, group = to_offsets(offsets), to_group_metadata(group_metadata)
         pending = state.add_offsets(found, group)
         self.offsets.setdefault(group.group_id, {}).update(found)
-        state.on_offsets_committed(state.current.offsets[0])
+        if not pending.is_set:
+            state.on_offsets_committed(state.current.offsets[0])
         self._end(pending)
 
     def prepare(self, complete_all: Callable[[], None]) -> PreparedTransaction:
@@ -150,6 +157,8 @@ class MockTransactions:
         self._life.ensure_open()
         if self.state is None:
             raise IllegalStateError(f"{call} needs a transactional producer: set transactional.id")
+        if self._is_in_callback():
+            raise IllegalStateError(f"{call} inside a callback would wait for itself: call it from another thread")
         return self.state
 
     @staticmethod

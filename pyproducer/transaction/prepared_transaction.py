@@ -59,5 +59,5 @@ class PreparedTransaction(NamedTuple):
             return cls(str(fields["transactional_id"]), int(fields["producer_id"]), int(fields["epoch"]),
                        tuple(TopicPartition(str(topic), int(partition)) for topic, partition in fields["partitions"]),
                        bool(fields["has_offsets"]))
-        except (KeyError, TypeError, ValueError) as cause:
+        except (KeyError, OverflowError, TypeError, ValueError) as cause:
             raise ValueError(f"this is no prepared transaction: {text[:200]!r}") from cause

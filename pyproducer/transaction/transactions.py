@@ -41,6 +41,7 @@ _S, _E = TransactionState, TransactionEvent
 _ENDING = frozenset({_S.COMMITTING, _S.ABORTING})
 _SENDING = frozenset({_S.IN_TRANSACTION, _S.PREPARED, _S.COMMITTING})
 _FAILING = frozenset({_S.ABORTING, _S.ABORTABLE_ERROR, _S.FATAL_ERROR})
+_TAKING = frozenset({_S.IN_TRANSACTION})
 _CLOSED = frozenset({_S.PREPARED, _S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR})
 _OPEN = frozenset({_S.IN_TRANSACTION, _S.PREPARED, _S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR})
 
@@ -248,9 +249,10 @@ class Transactions:
         with self._lock:
             call = "init_transactions()"
             pending = self._repeated(call)
-            if pending is not None and (pending.binds == binds or pending.is_set):
+            if pending is not None and pending.binds == binds:
+                self.wakeup()  # who was interrupted after the move has told nobody, perhaps
                 return pending
-            if pending is not None:
+            if pending is not None and not pending.is_set:
                 raise IllegalStateError(f"init_transactions() with transactional.id {pending.binds!r} timed out and "
                                         f"goes on: call that again before {binds!r}")
             state = self._position[0]
@@ -297,16 +299,24 @@ class Transactions:
         return self._call(_E.COMMIT, "commit_transaction()")
 
     def abort(self) -> PendingCall:
-        """Abort what is in the transaction."""
-        return self._call(_E.ABORT, "abort_transaction()")
+        """Abort what is in the transaction; a prepare that waits, or timed out, is given up with it."""
+        with self._lock:
+            prepare = self._position[1]
+            if prepare is not None and prepare.call == "prepare_transaction()" and not prepare.is_told:
+                prepare.is_told = True
+            else:
+                prepare = None
+        pending = self._call(_E.ABORT, "abort_transaction()")
+        if prepare is not None:
+            prepare.settle(TransactionAbortedError("The transaction was aborted before it was prepared"))
+        return pending
 
     def _call(self, event: TransactionEvent, call: str) -> PendingCall:
         with self._lock:
             pending = self._repeated(call)
-            if pending is not None:
-                return pending
-            self._begin_call(event, pending := PendingCall(call, self._locks.cell))
-        self._tell()
+            if pending is None:
+                self._begin_call(event, pending := PendingCall(call, self._locks.cell))
+        self._tell()  # again, too: who was interrupted after the move has told nobody, perhaps
         return pending
 
     def _begin_call(self, event: TransactionEvent, pending: PendingCall) -> None:
@@ -407,14 +417,17 @@ class Transactions:
 
     def on_failed(self, error: KafkaError) -> None:
         """A record, or a request, of the transaction failed. Thread: any."""
+        self._fail(error, _OPEN)
+
+    def _fail(self, error: KafkaError, states: frozenset[TransactionState]) -> None:
         if isinstance(error, IllegalStateError):
             return  # it never was in it
-        if transaction_errors.is_fatal(error):
+        if transaction_errors.is_fatal(error) and (states is _OPEN or self._position[0] in states):
             self.on_fatal_error(error)
             return
         with self._lock:
             state = self._position[0]
-            if state not in _OPEN:
+            if state not in states:
                 return
             is_first = self.current.error is None
             if is_first:
@@ -426,6 +439,13 @@ class Transactions:
         if is_new:
             log.info("The transaction of %s can only be aborted: %s", self.transactional_id, error)
             self._give_up_calls(pending, transaction_errors.abortable(error, self.transactional_id, self._hint(error)))
+
+    def on_not_taken(self, error: KafkaError) -> None:
+        """A record was not taken, and its future tells so: the transaction fails, unless it was closed before.
+
+        Then the record never was in it; and what is prepared, or being committed, may be so already.
+        """
+        self._fail(error, _TAKING)
 
     def on_fatal_error(self, error: KafkaError) -> None:
         """No transaction of this producer can succeed any more."""
@@ -449,12 +469,13 @@ class Transactions:
         with self._lock:
             if self._position[0] not in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR):
                 return
-            before = self._position[1]
+            before, error = self._position[1], self._error
             pending = PendingCall("close()", self._locks.cell)
             pending.is_told = True  # nobody waits for it
             self._position = (next_state(self._position[0], _E.ABORT), pending)
-        if before is not None:
-            before.settle()
+        if before is not None:  # it has failed, and who failed it tells it so, or will: the first time counts
+            before.settle(None if before.is_ended or error is None else transaction_errors.abortable(
+                error, self.transactional_id, self._hint(error)))
         log.info("The transaction of %s is aborted, for the producer is closed", self.transactional_id)
         self._tell()
 
@@ -471,7 +492,9 @@ class Transactions:
 
     def on_offsets_committed(self, order: OffsetsToCommit) -> None:
         """Offsets are in the transaction."""
-        self.current.offsets.remove(order)
+        offsets = self.current.offsets
+        if order in offsets:  # else they were given up while they were on their way
+            offsets.remove(order)
         order.pending.settle()
 
     def _give_up_calls(self, pending: PendingCall | None, error: KafkaError) -> None:

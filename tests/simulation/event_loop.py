@@ -128,10 +128,10 @@ class NotingProducer(AsyncKafkaProducer[Any, Any]):
             self.withdrawn_count += is_withdrawn
         return self._noted(super()._refused(sent, why, is_withdrawn=is_withdrawn))
 
-    async def _on_thread(self, call: Callable[[], Any], *, binds: bool = True) -> Any:
+    async def _on_thread(self, call: Callable[[], Any], *, binds: bool = True, goes_on: bool = True) -> Any:
         rows = _ROWS.get()
         if rows is None:
-            return await super()._on_thread(call, binds=binds)
+            return await super()._on_thread(call, binds=binds, goes_on=goes_on)
 
         def noting() -> Any:
             try:
@@ -144,7 +144,7 @@ class NotingProducer(AsyncKafkaProducer[Any, Any]):
                 record.future, record.row = future, row
             return future
 
-        return await super()._on_thread(noting, binds=binds)
+        return await super()._on_thread(noting, binds=binds)  # goes on: else nobody knew what became of its rows
 
 
 class AsyncCaller:

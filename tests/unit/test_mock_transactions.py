@@ -157,3 +157,31 @@ def test_async_mock_when_it_is_used_in_a_loop_then_it_has_the_same_transactions(
 
     asyncio.run(run())
     assert values(mock) == [b"1", b"3"]
+
+
+def test_calls_when_a_kafka_producer_refuses_them_then_the_mock_does_too() -> None:
+    producer = MockProducer({"transactional.id": "x"}, auto_complete=False)
+    for wrong in ("", 5):
+        with pytest.raises(TypeError, match="must be a str that is not empty"):
+            producer.init_transactions(wrong)  # type: ignore[arg-type]  # the mistake under test
+    producer.init_transactions()
+    producer.begin_transaction()
+    told: list[object] = []
+
+    def ends(*_: object) -> None:
+        try:
+            producer.commit_transaction()
+        except IllegalStateError as error:
+            told.append(error)
+
+    producer.send("t", b"1", on_completion=ends)
+    producer.send_offsets_to_transaction({}, "g")
+    producer.commit_transaction()
+    assert ["inside a callback" in str(error) for error in told] == [True]
+    assert producer.commit_count == 1
+    producer.begin_transaction()
+    producer.send("t", b"2")
+    producer.prepare_transaction()
+    producer.init_transactions("other")
+    with pytest.raises(IllegalStateError, match="would abort the prepared transaction of 'x'"):
+        producer.init_transactions("x")

@@ -92,6 +92,7 @@ class AddPartitionsToTxn(OwnRequest):
         for error in failures:
             reaction = self.judge(error)
             if reaction is not None:
+                self._transaction.is_known_there |= error.code != ErrorCode.CONCURRENT_TRANSACTIONS  # perhaps
                 return reaction
             if error.code in _FOR_ALL:
                 self._transactions.on_fatal_error(error)

@@ -87,6 +87,7 @@ class AddOffsetsToTxn(OwnRequest):
                               f"The offsets of group {self._group_id!r} cannot be added to the transaction:")
         reaction = self.judge(error)
         if reaction is not None:
+            self._transaction.is_known_there |= code != ErrorCode.CONCURRENT_TRANSACTIONS  # perhaps
             return reaction
         if code in (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TRANSACTION_ABORTABLE,
                     ErrorCode.UNKNOWN_PRODUCER_ID):

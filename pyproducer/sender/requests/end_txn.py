@@ -102,6 +102,8 @@ class EndTxn(OwnRequest):
                               f"The transaction cannot be {'committed' if self._commit else 'aborted'}:")
         reaction = self.judge(error)
         if reaction is not None:
+            # Its append may have timed out and be there all the same: Kafka calls that COORDINATOR_NOT_AVAILABLE.
+            self._transaction.is_end_lost |= code != ErrorCode.CONCURRENT_TRANSACTIONS
             return reaction
         transaction = self._transaction
         if code == ErrorCode.INVALID_TXN_STATE and not self._commit and not self._transactions.is_v2 and not (

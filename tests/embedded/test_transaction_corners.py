@@ -1,0 +1,358 @@
+"""Calls of transactions that meet each other: timeouts, signals, threads, cancelled tasks, closes in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pyproducer import (
+    AbortableTransactionError,
+    FatalProducerError,
+    KafkaError,
+    KafkaProducer,
+    KafkaTimeoutError,
+    aio,
+)
+from pyproducer.aio import AsyncKafkaProducer
+from pyproducer.broker import EmbeddedBroker
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.testing import read_topic
+from pyproducer.transaction.transactions import Transactions
+from tests.support.late_requests import PROPS
+from tests.support.patience import GIVE_UP_S
+from tests.support.raw_client import RawClient
+
+StartBroker = Callable[..., EmbeddedBroker]
+Connect = Callable[..., KafkaProducer]
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    """Make initialised transactional producers; closed at the end."""
+    producers: list[KafkaProducer] = []
+
+    def make(broker: EmbeddedBroker, transactional_id: str = "shop", **props: Any) -> KafkaProducer:
+        serializer = props.pop("value_serializer", None)
+        producers.append(KafkaProducer({
+            **PROPS, "bootstrap.servers": broker.bootstrap_servers, "transactional.id": transactional_id,
+            **{name.replace("_", "."): value for name, value in props.items()}}, value_serializer=serializer))
+        producers[-1].init_transactions()
+        return producers[-1]
+
+    yield make
+    for producer in producers:
+        producer.close(GIVE_UP_S)
+
+
+def committed(broker: EmbeddedBroker, topic: str = "orders") -> list[bytes | None]:
+    return [record.value for record in read_topic(broker.bootstrap_servers, topic, isolation_level="read_committed")]
+
+
+def ongoing(broker: EmbeddedBroker) -> list[str]:
+    with RawClient(("127.0.0.1", broker.port)) as client:
+        answer = client.request(ApiKeys.LIST_TRANSACTIONS, 0, {"state_filters": ["Ongoing"], "producer_id_filters": []})
+    return [row["transactional_id"] for row in answer["transaction_states"]]
+
+
+def on_thread(call: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
+    """Make a call on a thread; what it returned or raised is in the list."""
+    told: list[object] = []
+
+    def run() -> None:
+        try:
+            told.append(call())
+        except KafkaError as error:
+            told.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, told
+
+
+def test_init_when_one_for_another_id_timed_out_and_succeeded_since_then_the_new_id_is_bound(
+        start_broker: StartBroker, connect: Connect) -> None:
+    """The call for B returned when A was bound: the producer had A, and the earlier one of B was not fenced."""
+    broker = start_broker(topics={"orders": 1})
+    earlier = connect(broker, "B")
+    earlier.begin_transaction()
+    earlier.send("orders", b"of the earlier one").result(GIVE_UP_S)
+    with KafkaProducer({**PROPS, "bootstrap.servers": broker.bootstrap_servers, "transactional.id": "A",
+                        "max.block.ms": 300}) as producer:
+        held = broker.faults.on("InitProducerId", times=1).hold("after_apply")
+        with pytest.raises(KafkaTimeoutError):
+            producer.init_transactions()
+        held.release()
+        pending = producer._runtime.transaction_calls.transactional("a test").pending
+        assert pending is not None
+        ends = time.monotonic() + GIVE_UP_S
+        while not pending.is_set:
+            assert time.monotonic() < ends
+            time.sleep(0.01)
+        while True:
+            try:
+                producer.init_transactions("B")
+                break
+            except KafkaTimeoutError:
+                assert time.monotonic() < ends
+        with producer.transaction():
+            producer.send("orders", b"of B")
+        with pytest.raises(FatalProducerError):
+            earlier.commit_transaction()
+    assert committed(broker) == [b"of B"]
+
+
+def test_commit_when_a_send_of_another_thread_fails_meanwhile_then_it_is_committed(
+        start_broker: StartBroker, connect: Connect) -> None:
+    """The record never was in it; the commit said that only an abort helps, though it was in the log."""
+    inside, go = threading.Event(), threading.Event()
+
+    def serialize(_topic: str, _headers: object, data: str) -> bytes:
+        if data == "slow":
+            inside.set()
+            go.wait(GIVE_UP_S)
+        return data.encode()
+
+    broker = start_broker(topics={"orders": 1})
+    producer = connect(broker, value_serializer=serialize)
+    producer.begin_transaction()
+    producer.send("orders", "paid").result(GIVE_UP_S)
+    sender, sent = on_thread(lambda: producer.send("no such name!", "slow").exception(GIVE_UP_S))
+    inside.wait(GIVE_UP_S)
+    held = broker.faults.on("EndTxn", times=1).hold("after_apply")
+    committer, told = on_thread(producer.commit_transaction)
+    held.await_held()
+    go.set()
+    sender.join()
+    held.release()
+    committer.join()
+    assert told == [None]
+    assert [getattr(error, "outcome", None) for error in sent] == ["not_sent"]
+    assert committed(broker) == [b"paid"]
+    with producer.transaction():
+        producer.send("orders", "next")
+
+
+def test_commit_when_it_fails_and_a_close_comes_at_once_then_it_says_so(
+        start_broker: StartBroker, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The close told the call before who had failed it did, and without an error."""
+    broker = start_broker(topics={"orders": 2})
+    producer = connect(broker)
+    failing, closing = threading.Event(), threading.Event()
+    give_up, begin_end = Transactions._give_up_calls, Transactions.begin_end_of_life
+
+    def late(transactions: Transactions, *arguments: Any) -> None:
+        failing.set()
+        closing.wait(GIVE_UP_S)
+        give_up(transactions, *arguments)
+
+    def noted(transactions: Transactions) -> None:
+        begin_end(transactions)
+        closing.set()
+
+    monkeypatch.setattr(Transactions, "_give_up_calls", late)
+    monkeypatch.setattr(Transactions, "begin_end_of_life", noted)
+    producer.begin_transaction()
+    producer.send("orders", b"stored", partition=0).result(GIVE_UP_S)
+    held = broker.faults.on("Produce", topic="orders", partition=1).hold().error("TOPIC_AUTHORIZATION_FAILED")
+    producer.send("orders", b"refused", partition=1, on_completion=lambda *_: None)
+    held.await_held()
+    committer, told = on_thread(producer.commit_transaction)
+    while producer._runtime.transaction_calls.transactional("a test").is_closed is False:
+        time.sleep(0.005)
+    held.release()
+    failing.wait(GIVE_UP_S)
+    producer.close(GIVE_UP_S)
+    committer.join()
+    assert [type(error) for error in told] == [AbortableTransactionError]
+    assert committed(broker) == []
+
+
+@pytest.mark.parametrize("mode", ["offsets", "commit", "send_batch"])
+def test_await_when_its_task_is_cancelled_and_its_thread_comes_late_then_the_next_transaction_is_left_alone(
+        start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    broker = start_broker(topics={"orders": 1, "in": 1})
+    late: list[Callable[[], None]] = []
+    is_late = False
+    start = aio.start_daemon
+
+    def start_late(run: Callable[[], None], name: str) -> Any:
+        if is_late:
+            late.append(run)
+            return None
+        return start(run, name)
+
+    monkeypatch.setattr(aio, "start_daemon", start_late)
+
+    async def scenario() -> None:
+        nonlocal is_late
+        async with AsyncKafkaProducer({**PROPS, "bootstrap.servers": broker.bootstrap_servers,
+                                       "transactional.id": "shop"}) as producer:
+            await producer.init_transactions()
+            await producer.partitions_for("orders")
+            await producer.begin_transaction()
+            calls = {"offsets": lambda: producer.send_offsets_to_transaction({("in", 0): 1000}, "g"),
+                     "commit": producer.commit_transaction, "send_batch": lambda: producer.send_batch("orders", [b"x"])}
+            is_late = True
+            task = asyncio.ensure_future(calls[mode]())
+            while not late:
+                await asyncio.sleep(0)
+            is_late = False
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await (producer.commit_transaction() if mode == "commit" else producer.abort_transaction())
+            await producer.begin_transaction()
+            await producer.send("orders", b"first")
+            await asyncio.get_running_loop().run_in_executor(None, late[0])
+            await producer.send("orders", b"second")
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send("orders", b"last")
+
+    asyncio.run(scenario())
+    assert committed(broker) == [b"last"]
+    with RawClient(("127.0.0.1", broker.port)) as client:
+        answer = client.request(ApiKeys.OFFSET_FETCH, 5, {"group_id": "g", "topics": [
+            {"name": "in", "partition_indexes": [0]}]})
+    assert [row["committed_offset"] for topic in answer["topics"] for row in topic["partitions"]] in ([], [-1])
+
+
+@pytest.mark.parametrize("code", ["COORDINATOR_NOT_AVAILABLE", "REQUEST_TIMED_OUT", "NOT_COORDINATOR"])
+def test_commit_when_an_attempt_that_took_effect_was_refused_and_the_next_is_fenced_then_it_is_unknown(
+        start_broker: StartBroker, connect: Connect, code: str) -> None:
+    """It said "rejected" of what everybody can read."""
+    broker = start_broker(topics={"orders": 1})
+    producer = connect(broker)
+    producer.begin_transaction()
+    producer.send("orders", b"paid").result(GIVE_UP_S)
+    broker.faults.on("EndTxn", times=1).error(code, when="after_apply")
+    held = broker.faults.on("EndTxn", times=1).hold()
+    committer, told = on_thread(producer.commit_transaction)
+    held.await_held()
+    connect(broker)
+    held.release()
+    committer.join()
+    assert [(type(error), getattr(error, "outcome", None)) for error in told] == [(FatalProducerError, "unknown")]
+    assert committed(broker) == [b"paid"]
+
+
+@pytest.mark.parametrize("call", ["commit_transaction", "abort_transaction", "prepare_transaction",
+                                  "init_transactions"])
+def test_call_when_it_was_interrupted_before_it_woke_the_sender_then_the_repeated_one_does(
+        start_broker: StartBroker, connect: Connect, call: str) -> None:
+    """It waited for max.block.ms, until something else woke the sender."""
+    broker = start_broker(topics={"orders": 1})
+    producer = connect(broker, metadata_max_age_ms=3_600_000)
+    transactions = producer._runtime.transaction_calls.transactional("a test")
+    if call != "init_transactions":
+        producer.begin_transaction()
+        producer.send("orders", b"v").result(GIVE_UP_S)
+    time.sleep(0.05)  # the sender sleeps
+    wakeup = transactions.wakeup
+
+    def interrupted() -> None:
+        transactions.wakeup = wakeup
+        raise KeyboardInterrupt
+
+    transactions.wakeup = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        getattr(producer, call)()
+    getattr(producer, call)()
+
+
+def test_abort_when_prepare_timed_out_then_it_aborts(start_broker: StartBroker, connect: Connect) -> None:
+    """Which the prepare's error names as the way out; a `with` block left by it did not abort either."""
+    broker = start_broker(topics={"orders": 1})
+    producer = connect(broker, max_block_ms=400)
+    held = broker.faults.on("Produce", times=1).hold()
+
+    def prepare_in_vain() -> None:
+        with producer.transaction():
+            producer.send("orders", b"1", on_completion=lambda *_: None)
+            threading.Timer(0.6, held.release).start()
+            producer.prepare_transaction()
+
+    with pytest.raises(KafkaTimeoutError, match="prepare_transaction"):
+        prepare_in_vain()
+    with producer.transaction():
+        producer.send("orders", b"2")
+    assert committed(broker) == [b"2"]
+
+
+@pytest.mark.parametrize("call", ["commit_transaction", "prepare_transaction"])
+def test_close_when_what_goes_on_fails_meanwhile_then_the_transaction_is_aborted(
+        start_broker: StartBroker, call: str) -> None:
+    """It stayed open at the coordinator until transaction.timeout.ms, and readers stood still before it."""
+    broker = start_broker(topics={"orders": 2})
+    producer = KafkaProducer({**PROPS, "bootstrap.servers": broker.bootstrap_servers, "transactional.id": "shop",
+                              "max.block.ms": 300})
+    while True:
+        try:
+            producer.init_transactions()
+            break
+        except KafkaTimeoutError:
+            pass
+    producer.begin_transaction()
+    producer.send("orders", b"stored", partition=0).result(GIVE_UP_S)
+    held = broker.faults.on("Produce", topic="orders", partition=1).hold().error("TOPIC_AUTHORIZATION_FAILED")
+    producer.send("orders", b"refused", partition=1, on_completion=lambda *_: None)
+    with pytest.raises(KafkaTimeoutError):
+        getattr(producer, call)()
+    threading.Timer(0.2, held.release).start()
+    producer.close(GIVE_UP_S)
+    assert ongoing(broker) == []
+
+
+@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize("api", ["AddPartitionsToTxn", "AddOffsetsToTxn"])
+def test_abort_when_what_was_added_was_answered_by_an_error_then_the_coordinator_is_told(
+        start_broker: StartBroker, connect: Connect, level: int, api: str) -> None:
+    """It ended here alone; at transaction.timeout.ms the coordinator aborted it, and fenced the producer."""
+    broker = start_broker(topics={"orders": 1, "in": 1}, config={"transaction.version": level})
+    producer = connect(broker, retry_backoff_ms=700, retry_backoff_max_ms=1000)
+    producer.partitions_for("orders")
+    producer.begin_transaction()
+    fault = broker.faults.on(api).error("COORDINATOR_NOT_AVAILABLE", when="after_apply")
+    if api == "AddPartitionsToTxn":
+        producer.send("orders", b"v", on_completion=lambda *_: None)
+        thread = None
+    else:
+        thread, _ = on_thread(lambda: producer.send_offsets_to_transaction({("in", 0): 1}, "g"))
+    fault.await_count()
+    time.sleep(0.05)
+    producer.abort_transaction()
+    if thread is not None:
+        thread.join()
+    assert ongoing(broker) == []
+    broker.clock.advance(minutes=2)
+    with producer.transaction():
+        producer.send("orders", b"next")
+    assert committed(broker) == [b"next"]
+
+
+def test_offsets_when_a_record_fails_while_they_are_on_their_way_then_the_sender_goes_on(
+        start_broker: StartBroker, connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
+    """Their answer raised in the sender's thread, and all connections were made anew."""
+    broker = start_broker(topics={"orders": 2, "in": 1})
+    producer = connect(broker)
+    producer.begin_transaction()
+    producer.send("orders", b"stored", partition=0).result(GIVE_UP_S)
+    held = broker.faults.on("TxnOffsetCommit", times=1).hold()
+    thread, told = on_thread(lambda: producer.send_offsets_to_transaction({("in", 0): 5}, "g"))
+    held.await_held()
+    assert producer.send("no such name!", b"refused").exception(GIVE_UP_S) is not None
+    thread.join()
+    assert [type(error) for error in told] == [AbortableTransactionError]
+    aborter, _ = on_thread(producer.abort_transaction)
+    held.release()
+    aborter.join()
+    with producer.transaction():
+        producer.send("orders", b"next", partition=0)
+    assert committed(broker) == [b"next"]
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
