@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from pyproducer.common.printable import LONGEST_NAME, printable
 
+ssl.cert_time_to_seconds("Jan  1 00:00:00 1970 GMT")  # it loads two modules, and the sender thread loads none
+
 _SHORT = {
     "commonName": "CN", "organizationalUnitName": "OU", "organizationName": "O", "localityName": "L",
     "stateOrProvinceName": "ST", "countryName": "C", "streetAddress": "STREET", "domainComponent": "DC",

@@ -69,7 +69,7 @@ def test_partition_when_its_broker_is_among_the_new_ones_then_it_stays(broker: E
     assert reassign(broker, [2, 1, 3], allow_replication_factor_change=False) == (
         ErrorCode.INVALID_REPLICATION_FACTOR, "The replication factor is changed from 2 to 3")
     assert elect(broker, PREFERRED, 0) == [(0, None)]
-    assert broker.describe_partition("orders", 0) == (2, 1, (2, 1), (2, 1))
+    assert broker.describe_partition("orders", 0) == (2, 1, (2, 1), (1, 2))
     assert elect(broker, PREFERRED, 0) == [
         (ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")]
     assert [placed(broker, node_id) for node_id in (1, 2, 3)] == [[0], [0, 1], [2]]
