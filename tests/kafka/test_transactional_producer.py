@@ -144,7 +144,8 @@ def test_late_end_txn_when_the_client_asks_for_no_epoch_then_the_next_transactio
     server.create_topic(topic_name)
     told = late_requests.late_end_txn(server.bootstrap_servers, topic_name, topic_name)
     assert [answer["error_code"] for answer in told.late] == [ErrorCode.NONE]
-    await_end(lambda: committed(server, topic_name) == [b"first", b"second"])  # EndTxn is answered before its markers
+    # EndTxn is answered before its markers are written, and "third" may come before them.
+    await_end(lambda: committed(server, topic_name)[:2] == [b"first", b"second"])
 
 
 @pytest.mark.parametrize("server", [0], indirect=True)
