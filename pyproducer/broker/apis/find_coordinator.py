@@ -108,6 +108,9 @@ def _find(services: Services, request: Request, coordination: _Coordination,
     if found is None:  # no leader, not alive, or not on this listener
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, _NO_NODE
     end_point, _ = found
+    if coordination.resource_type is ResourceType.GROUP:
+        services.homeless_groups.note(key, request.header.client_id,
+                                      is_known=services.cluster.group_coordinator.describe(key) is not None)
     return ErrorCode.NONE, {"node_id": leader_id, "host": end_point.host, "port": end_point.port}
 
 

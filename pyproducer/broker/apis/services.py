@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from pyproducer.broker.apis.homeless_groups import HomelessGroups
 from pyproducer.broker.apis.refusal_log import RefusalLog
 from pyproducer.broker.cluster.authorizer import CLUSTER_NAME, OPERATION_CODES, OPERATIONS, AclOperation, ResourceType
 from pyproducer.broker.cluster.cluster_state import ClusterState
@@ -47,6 +48,7 @@ class Services:
         advertised_apis: What ApiVersions tells: number to range.
         response_room_bytes: Asks how large a response may be now.
         refusals: Where refused batches are told.
+        homeless_groups: Where consumers are told that join nothing.
     """
 
     node_id: int
@@ -57,6 +59,7 @@ class Services:
     advertised_apis: Mapping[int, VersionRange]
     response_room_bytes: Callable[[], int] = ResponseMemory().room_bytes
     refusals: RefusalLog = field(default_factory=RefusalLog)
+    homeless_groups: HomelessGroups = field(default_factory=HomelessGroups)
 
     def authorize(self, request: Request, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """Return whether the one who sent a request may do this."""

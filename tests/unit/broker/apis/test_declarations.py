@@ -26,7 +26,7 @@ from tests.unit.broker.apis.test_authorization import ASKED, Case, Stage, metada
 PACKAGE = Path(pyproducer.__file__).parent
 APIS = PACKAGE / "broker" / "apis"
 # Files of the folder that are no API; each says in its first lines what it is.
-SHARED = {"answer_size", "api_handler", "client_quotas", "interference", "kafka_apis", "refusal_log",
+SHARED = {"answer_size", "api_handler", "client_quotas", "interference", "kafka_apis", "homeless_groups", "refusal_log",
           "services", "unexpected"}
 NAMES = sorted(path.stem for path in APIS.glob("*.py") if path.stem not in {"__init__", *SHARED})
 # What a file of an API mentions, and where the codes come from that it answers then: files and folders of the package.
