@@ -164,11 +164,11 @@ def test_late_add_partitions_when_its_transaction_has_ended_then_no_transaction_
 def test_transaction_when_it_takes_too_long_below_v2_then_the_error_says_so(
         server: KafkaServer, topic_name: str) -> None:
     server.create_topic(topic_name)
-    with connect(server, topic_name, transaction_timeout_ms=300) as producer:
+    with connect(server, topic_name, transaction_timeout_ms=1500) as producer:
         producer.begin_transaction()
         producer.send(topic_name, b"1").result(60)
         await_end(lambda: not ongoing(server, topic_name))
-        with pytest.raises((AbortableTransactionError, FatalProducerError), match=r"transaction\.timeout\.ms = 300"):
+        with pytest.raises((AbortableTransactionError, FatalProducerError), match=r"transaction\.timeout\.ms = 1500"):
             producer.commit_transaction()
     assert committed(server, topic_name) == []
 
@@ -193,12 +193,12 @@ def test_process_when_it_is_stopped_until_its_successor_has_committed_then_it_is
 def test_transaction_when_it_takes_too_long_since_v2_then_an_abort_lets_the_producer_go_on(topic_name: str) -> None:
     with KafkaServer(settings=SETTINGS) as server:
         server.create_topic(topic_name)
-        with connect(server, topic_name, transaction_timeout_ms=300) as producer:
+        with connect(server, topic_name, transaction_timeout_ms=3000) as producer:
             producer.begin_transaction()
             producer.send(topic_name, b"1").result(60)
             await_end(lambda: not ongoing(server, topic_name))
             producer.send(topic_name, b"2")
-            with pytest.raises(AbortableTransactionError, match=r"transaction\.timeout\.ms = 300"):
+            with pytest.raises(AbortableTransactionError, match=r"transaction\.timeout\.ms = 3000"):
                 producer.commit_transaction()
             producer.abort_transaction()
             with producer.transaction():
