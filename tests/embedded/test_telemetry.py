@@ -178,6 +178,33 @@ def test_subscriptions_when_they_are_refused_as_unknown_then_not_asked_for_at_on
     assert telemetry.step(10) == 30_000
 
 
+def test_delta_when_a_topics_row_goes_and_comes_back_then_it_is_never_below_0_and_nothing_is_kept() -> None:
+    """It was -97: the row began anew at 0, and the writer remembered the old one, for ever."""
+    registry, live = Registry("app", window_ms=1, now_ms=0), {"t"}
+    registry.live_topics(lambda: live)
+    writer = OtlpWriter(["*"], is_delta=True, began_ns=0)
+
+    def push(now_ms: int) -> list[float]:
+        found = read({"compression_type": 0, "metrics": writer.write(registry.collect(now_ms), now_ms)})
+        return [point.as_double for point in found.get("org.apache.kafka.producer.topic.record.error.total", ())]
+
+    registry.ledger.topic_row("t").record_error_total += 100
+    assert push(10) == [100]
+    size = len(writer._last)
+    live.clear()
+    registry.roll(100)
+    assert push(110) == []
+    assert len(writer._last) < size
+    live.add("t")
+    registry.ledger.topic_row("t").record_error_total += 3
+    assert push(210) == [3]
+    live.clear()
+    registry.roll(300)
+    live.add("t")
+    registry.ledger.topic_row("t").record_error_total += 2
+    assert push(310) == [2], "it came back before a push saw that it had gone"
+
+
 def test_line_when_it_is_written_in_a_turn_then_it_goes_through_the_senders_log() -> None:
     """A handler that sends to Kafka stopped the sender, which waited for that handler's lock."""
     assert isinstance(telemetry_module.log, SenderLog)
