@@ -15,7 +15,6 @@ Source:  OpenTelemetry semantic conventions for messaging and Kafka (development
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -221,51 +220,54 @@ def observe_all(*, meter_provider: MeterProvider | None = None) -> None:
     except ImportError as error:
         raise ImportError(_MISSING) from error
 
-    snapshot = _Snapshot()
+    snapshots = _Snapshots()
     meter = metrics.get_meter(_LIBRARY, __version__, meter_provider)
     for group, definitions in ((PRODUCER, OF_PRODUCER), (NODE, OF_NODE), (TOPIC, OF_TOPIC)):
         for definition in definitions:
             if definition.kind is Kind.TOTAL:
-                _observe(meter, snapshot, group, definition.name, Kind.TOTAL, definition.text)
+                _observe(meter, snapshots, group, definition.name, Kind.TOTAL, definition.text)
     for group, name, kind, text in LOOKED_UP:
-        _observe(meter, snapshot, group, name, kind, text)
+        _observe(meter, snapshots, group, name, kind, text)
 
 
 class _Snapshot:
-    """The numbers of all producers, read once for all instruments of a collection.
+    """The numbers of all producers at one moment, by group and name."""
+
+    def __init__(self) -> None:
+        self.taken_ms: int = _CLOCK.now_ms()
+        self.had: set[tuple[str, str]] = set()
+        self.rows: dict[tuple[str, str], list[Metric]] = {}
+        for metric in all_metrics():
+            self.rows.setdefault((metric.group, metric.name), []).append(metric)
+
+
+class _Snapshots:
+    """Reads all numbers once for all instruments of a collection.
 
     A reader asks one instrument after the other, some eighty of them. So what was read for the first one is given to
     the next; it is read anew for one that has had it, and when it is old.
 
-    Thread: any; readers have threads of their own.
+    Thread: any; readers have threads of their own. Two at once may read twice, which is all.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards all below
-        self._taken_ms = -_SNAPSHOT_MS
-        self._rows: dict[tuple[str, str], list[Metric]] = {}
-        self._had: set[tuple[str, str]] = set()
+        self._last: _Snapshot | None = None
 
     def of(self, group: str, name: str) -> Sequence[Metric]:
         """Return the numbers of one instrument."""
-        key, now_ms = (group, name), _CLOCK.now_ms()
-        with self._lock:
-            if key in self._had or now_ms - self._taken_ms >= _SNAPSHOT_MS:
-                self._had.clear()
-                self._rows = {}
-                for metric in all_metrics():
-                    self._rows.setdefault((metric.group, metric.name), []).append(metric)
-                self._taken_ms = now_ms
-            self._had.add(key)
-            return self._rows.pop(key, [])
+        key, last = (group, name), self._last
+        if last is None or key in last.had or _CLOCK.now_ms() - last.taken_ms >= _SNAPSHOT_MS:
+            last = self._last = _Snapshot()
+        last.had.add(key)
+        return last.rows.get(key, ())
 
 
-def _observe(meter: Meter, snapshot: _Snapshot, group: str, name: str, kind: Kind, text: str) -> None:
+def _observe(meter: Meter, snapshots: _Snapshots, group: str, name: str, kind: Kind, text: str) -> None:
     def read(_options: CallbackOptions) -> Sequence[Observation]:
         from opentelemetry.metrics import Observation
 
         return [Observation(metric.value, {tag.replace("-", "_"): value for tag, value in metric.tags.items()})
-                for metric in snapshot.of(group, name)]
+                for metric in snapshots.of(group, name)]
 
     title = f"kafka.{group.removesuffix('-metrics').replace('-', '.')}.{name.replace('-', '_')}"
     create = meter.create_observable_counter if kind is Kind.TOTAL else meter.create_observable_gauge
