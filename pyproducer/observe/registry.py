@@ -78,10 +78,13 @@ Rows = Callable[[], Iterable[tuple[Tags, Iterable[tuple[str, float, str]]]]]
 """Gives rows that are made when somebody reads: tags, and (name, value, text) of each number."""
 
 
-def count_error(errors: dict[str, int], ledger: Ledger, topic: str, error: BaseException, count: int) -> None:
+def count_error(errors: dict[str, int], producer: ProducerRow, ledger: Ledger, topic: str, error: BaseException,
+                count: int, *, is_accepted: bool) -> None:
     """Count records that failed, for who shall not keep the registry by it, which reaches all of a producer."""
     name = error_name(error)
     errors[name] = errors.get(name, 0) + count
+    if not is_accepted:  # else it was counted when it failed, before anybody was told
+        producer.record_error_total += count
     ledger.topic_row(topic).record_error_total += count
 
 
@@ -144,8 +147,8 @@ class Registry:
         return row
 
     def count_error(self, topic: str, error: BaseException, count: int) -> None:
-        """Count records that failed, each once. Thread: the sender's."""
-        count_error(self.errors, self.ledger, topic, error, count)
+        """Count records that failed after they were taken, each once. Thread: the sender's."""
+        count_error(self.errors, self.producer, self.ledger, topic, error, count, is_accepted=True)
 
     def count_retry(self, topic: str, error: BaseException, count: int) -> None:
         """Count records that are sent again."""

@@ -166,7 +166,8 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     tally = DeliveryTally(raises=config.pyproducer_on_unretrieved == "raise", locks=locks,
                           wake=lambda: None if life.is_forked or life.is_on_sender_thread else wire.wakeup(),
                           # A future that the application keeps has the tally, and shall keep nothing of the producer.
-                          count=functools.partial(count_error, registry.errors, registry.ledger))
+                          count=functools.partial(count_error, registry.errors, registry.producer,
+                                                  registry.ledger))
     life = Life(name or client_id, clock, locks, tally=tally)
     watch(life)
     key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer, "key.serializer",
