@@ -24,7 +24,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import UNKNOWN_PARTITION
@@ -60,6 +60,13 @@ _MOST_GONE = 1000
 Counts = tuple[int, int, int]
 _NONE: Counts = (0, 0, 0)
 _INDEX = {outcome: index for index, outcome in enumerate(OUTCOMES)}
+
+
+class Count(Protocol):
+    """Is told of each failure once."""
+
+    def __call__(self, topic: str, error: KafkaError, count: int, /, *, is_accepted: bool) -> object:
+        """See DeliveryTally."""
 
 
 class Failure:
@@ -154,7 +161,7 @@ class DeliveryTally:
         raises: Whether flush() and close() raise for what nobody looked at.
         locks: Makes its one lock.
         wake: Has the sender take a turn; called from finalizers, too.
-        count: Told of each failure once: topic, error, how many records.
+        count: Told of each failure once: topic, error, how many records, and whether send() had taken them.
 
     Attributes:
         is_busy: Whether `step` has anything to do. Written here only.
@@ -164,7 +171,7 @@ class DeliveryTally:
 
     def __init__(self, *, raises: bool = False, locks: Locks = SYSTEM_LOCKS,
                  wake: Callable[[], object] = lambda: None,
-                 count: Callable[[str, KafkaError, int], object] = lambda _topic, _error, _count: None) -> None:
+                 count: Count = lambda _topic, _error, _count, *, is_accepted: None) -> None:
         self.raises = raises
         self.is_busy: bool = False
         self.unretrieved_count: int = 0
@@ -286,7 +293,7 @@ class DeliveryTally:
         elif row[1] is not failure:  # whoever was interrupted behind the count comes with the same one
             self._failed[topic] = _plus(row[0], failure.outcome, failure.count), failure
         failure.is_counted = True
-        self._tell_count(failure.topic, failure.error, failure.count)
+        self._tell_count(failure.topic, failure.error, failure.count, is_accepted=failure.is_accepted)
 
     def _judge(self, now_ms: int) -> None:
         while self._gone:

@@ -7,6 +7,7 @@ Source:  Apache Kafka's console producer: --bootstrap-server, --command-config, 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
@@ -17,6 +18,7 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.common.settings.properties import read_properties
 from pyproducer.producer.kafka_producer import KafkaProducer
 
+_BYTES_ALREADY = "ByteArraySerializer"
 F = TypeVar("F", bound=Callable[..., object])
 WRONG = 2
 INTERRUPTED = 130
@@ -61,6 +63,23 @@ def settings_of(bootstrap_server: str | None, config_file: str | None, propertie
     return found
 
 
+def sending_settings(settings: dict[str, object]) -> dict[str, object]:
+    """Return the settings for a command that sends bytes, outside of transactions.
+
+    Serializers are ignored with a warning: a client.properties of an application has them, and lines are bytes already.
+    A transactional.id is refused: the application's own producer with this id would be fenced.
+    """
+    if settings.get("transactional.id"):
+        refuse("transactional.id is set, and this command begins no transaction; the producer that has this id would "
+               "be fenced: leave it out")
+    found = dict(settings)
+    for key in ("key.serializer", "value.serializer"):
+        given = str(found.pop(key, None) or "")
+        if given and not given.endswith(_BYTES_ALREADY):
+            tell(f"pyproducer {click.get_current_context().info_name}: {key} is ignored: bytes are sent as they are")
+    return found
+
+
 def make_producer(settings: dict[str, object]) -> KafkaProducer[Any, Any]:
     """Make the producer, or end the command with what is wrong with its settings."""
     try:
@@ -72,5 +91,20 @@ def make_producer(settings: dict[str, object]) -> KafkaProducer[Any, Any]:
 def refuse(why: str) -> NoReturn:
     """End the command: it cannot be done as it was asked for."""
     name = click.get_current_context().info_name
-    click.echo(f"pyproducer {name}: {why}", err=True)
+    tell(f"pyproducer {name}: {why}")
     sys.exit(WRONG)
+
+
+def tell(text: str) -> None:
+    """Write a line to standard error; where nobody reads it any more, the command goes on all the same."""
+    try:
+        click.echo(text, err=True)
+    except OSError:
+        _silence_stderr()
+
+
+def _silence_stderr() -> None:
+    """Let all that is still to be written go nowhere, also what the interpreter flushes at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)

@@ -14,9 +14,16 @@ from typing import Any
 
 import click
 
-from pyproducer.cli.client_settings import INTERRUPTED, client_options, make_producer, settings_of
+from pyproducer.cli.client_settings import (
+    INTERRUPTED,
+    client_options,
+    make_producer,
+    refuse,
+    sending_settings,
+    settings_of,
+)
 from pyproducer.cli.progress import Progress
-from pyproducer.common.errors import KafkaError
+from pyproducer.common.errors import KafkaError, RecordTooLargeError
 from pyproducer.hotpath import Histogram
 from pyproducer.observe.window import ENDS, Distribution
 
@@ -42,7 +49,8 @@ def perf(topic: str, bootstrap_server: str | None, config_file: str | None, prop
     Example:
       pyproducer perf -b localhost:9092 --records 100000 --rate 5000 --why orders
     """  # noqa: D301 - click reads the backspace
-    settings = settings_of(bootstrap_server, config_file, properties, **{"client.id": "pyproducer-perf"})
+    settings = sending_settings(
+        settings_of(bootstrap_server, config_file, properties, **{"client.id": "pyproducer-perf"}))
     producer = make_producer(settings)
     values = [os.urandom(record_size) for _ in range(min(_DISTINCT, count))]
     latency_us, failed = Histogram(), [0]
@@ -71,6 +79,10 @@ def perf(topic: str, bootstrap_server: str | None, config_file: str | None, prop
         producer.flush()
     except KeyboardInterrupt:
         interrupted = True
+    except RecordTooLargeError as error:  # as all of them are
+        producer.close(0)
+        progress.end()
+        refuse(str(error))
     took_s = (clock() - began_ns) / 1e9
     if says_why:
         why = producer.why(last=took_s + 1)

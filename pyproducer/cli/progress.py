@@ -17,7 +17,7 @@ class Progress:
     """Rewrites one line of standard error, a few times a second."""
 
     def __init__(self) -> None:
-        self._is_shown = sys.stderr.isatty()
+        self._is_shown = sys.stderr is not None and sys.stderr.isatty()
         self._began_s = time.monotonic()
         self._due_s = self._began_s + _EVERY_S
         self._width = 0
@@ -35,11 +35,16 @@ class Progress:
         """Remove the line; return how many seconds have passed."""
         if self._width:
             self._write("")
-            sys.stderr.write("\r")
-            sys.stderr.flush()
+            self._write_raw("\r")
         return time.monotonic() - self._began_s
 
     def _write(self, text: str) -> None:
-        sys.stderr.write(f"\r{text:<{self._width}}")
-        sys.stderr.flush()
+        self._write_raw(f"\r{text:<{self._width}}")
         self._width = len(text)
+
+    def _write_raw(self, text: str) -> None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except OSError:  # the terminal is gone; the records are not
+            self._is_shown = False

@@ -8,31 +8,36 @@ Source:  Apache Kafka's console producer: parse.key, key.separator, parse.header
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
 _READ_BYTES = 1 << 20
+_LONGEST_FIELD = 1 << 27
+"""Of CSV, in characters: more than brokers take, and little enough where a quote is never closed. csv's own limit is
+131,072, which is less than a record may have."""
+_BOM = b"\xef\xbb\xbf"
 
 
 class LineError(ValueError):
-    """A line makes no record; `line` is it, `number` counts from 1."""
+    """A line makes no record; `line` is it, `number` counts from 1, `head` is the row of names above it."""
 
-    def __init__(self, number: int, line: bytes, why: str) -> None:
+    def __init__(self, number: int, line: bytes, why: str, head: bytes | None = None) -> None:
         super().__init__(f"line {number}: {why}")
         self.number = number
         self.line = line
+        self.head = head
 
 
 class Record(NamedTuple):
-    """What becomes of one line; `line` is kept for the file of failed ones."""
+    """What becomes of one line; `line`, and `head` above it, are kept for the file of failed ones."""
 
     number: int
     line: bytes
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes | None]] | None
+    head: bytes | None = None
 
 
 class Format(NamedTuple):
@@ -57,16 +62,19 @@ class Format(NamedTuple):
 
 def lines_of(stream: BinaryIO) -> Iterator[list[bytes]]:
     """Yield the lines of a stream without their ends, as many at a time as came together: a terminal's each alone."""
-    rest = b""
+    parts: list[bytes] = []  # of a line whose end has not come
     read = getattr(stream, "read1", stream.read)
     while chunk := read(_READ_BYTES):
-        lines = (rest + chunk).split(b"\n")
-        rest = lines.pop()
-        if b"\r" in chunk:
+        begin, *lines = chunk.split(b"\n")
+        parts.append(begin)
+        if not lines:
+            continue
+        lines.insert(0, b"".join(parts))
+        parts = [lines.pop()]
+        if b"\r" in chunk or lines[0].endswith(b"\r"):
             lines = [line.removesuffix(b"\r") for line in lines]
-        if lines:
-            yield lines
-    if rest:
+        yield lines
+    if rest := b"".join(parts):
         yield [rest]
 
 
@@ -84,6 +92,8 @@ def records_of(chunks: Iterable[list[bytes]], form: Format) -> Iterator[Record |
                 yield read(number, line, form)
             except LineError as error:
                 yield error
+            except (ValueError, RecursionError) as error:  # a lone surrogate; brackets without end
+                yield LineError(number, line, f"it makes no record: {error}")
 
 
 def _line(number: int, line: bytes, form: Format) -> Record:
@@ -150,29 +160,71 @@ def _bytes(value: object) -> bytes | None:
 
 
 def _csv(chunks: Iterable[list[bytes]], form: Format) -> Iterator[Record | LineError]:
-    """The first line has the names; a value in quotes may hold line ends."""
-    texts = (line.decode("utf-8-sig" if not index else "utf-8", errors="surrogateescape") + "\n"
-             for index, line in enumerate(line for lines in chunks for line in lines))
-    rows = csv.reader(texts)
-    names = next(rows, None)
-    if names is None:
-        return
-    for number, row in enumerate(rows, 2):
-        line = _csv_line(row)
-        if len(row) != len(names):
-            yield LineError(number, line, f"it has {len(row)} values, and there are {len(names)} names")
-            continue
-        fields = dict(zip(names, row, strict=True))
-        missing = [field for field in (form.key_field, form.value_field) if field is not None and field not in fields]
-        if missing:
-            yield LineError(number, line, f"there is no column {missing[0]!r}")
-            continue
-        value = fields if form.value_field is None else fields[form.value_field]
-        yield Record(number, line, None if form.key_field is None else _bytes(fields[form.key_field]), _bytes(value),
-                     None)
+    """The first row has the names; a value in quotes may hold line ends. Blank lines are no rows."""
+    taken: list[bytes] = []  # the lines of the row that is being read, as they came
+
+    def texts() -> Iterator[str]:
+        for lines in chunks:
+            for line in lines:
+                taken.append(line)
+                yield line.decode("utf-8", errors="surrogateescape") + "\n"
+
+    csv.field_size_limit(_LONGEST_FIELD)
+    names: list[str] = []
+    head, number = None, 1
+    rows = csv.reader(_without_bom(texts()))
+    while True:
+        taken.clear()
+        row, why = _next_row(rows)
+        line = b"\n".join(taken)
+        if why is not None:
+            yield LineError(number, line, why, head)
+        elif row is None:
+            return
+        elif row and not names:
+            names, head = row, line.removeprefix(_BOM)
+        elif row:
+            try:
+                yield _csv_record(number, line, dict(zip(names, row, strict=True)), form)._replace(head=head)
+            except LineError as error:
+                error.head = head
+                yield error
+            except ValueError:
+                yield LineError(number, line, f"it has {len(row)} values, and there are {len(names)} names", head)
+        number = rows.line_num + 1
+        if why is not None and not names:
+            return  # what is below means nothing without names
 
 
-def _csv_line(row: list[str]) -> bytes:
-    out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow(row)
-    return out.getvalue().encode("utf-8", errors="surrogateescape")
+def _without_bom(texts: Iterator[str]) -> Iterator[str]:
+    for text in texts:
+        yield text.removeprefix("\ufeff")
+        yield from texts
+
+
+def _next_row(rows: Iterator[list[str]]) -> tuple[list[str] | None, str | None]:
+    """Return the next row, None at the end; or why there is none. What follows can be read all the same."""
+    try:
+        return next(rows, None), None
+    except csv.Error as error:
+        return None, f"it is no CSV: {error}"
+
+
+def _csv_record(number: int, line: bytes, fields: dict[str, str], form: Format) -> Record:
+    for field in (form.key_field, form.value_field):
+        if field is not None and field not in fields:
+            raise LineError(number, line, f"there is no column {field!r}")
+    key = None if form.key_field is None else _field_bytes(fields[form.key_field])
+    if form.value_field is not None:
+        return Record(number, line, key, _field_bytes(fields[form.value_field]), None)
+    try:
+        "".join(text for pair in fields.items() for text in pair).encode()
+    except UnicodeEncodeError as error:
+        raise LineError(number, line, "it is no UTF-8, and JSON is: name --value-field, whose bytes are sent as they "
+                        "are") from error
+    return Record(number, line, key, _bytes(fields), None)
+
+
+def _field_bytes(text: str) -> bytes:
+    """Return the bytes of the file, UTF-8 or not."""
+    return text.encode("utf-8", errors="surrogateescape")

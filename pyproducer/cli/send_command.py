@@ -9,25 +9,43 @@ Source:  Apache Kafka's kafka-console-producer.sh (4.1). Differs from Java: fail
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
+import threading
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import click
 
 from pyproducer.accumulator.batch_future import BatchFuture
-from pyproducer.cli.client_settings import INTERRUPTED, client_options, make_producer, settings_of
+from pyproducer.cli.client_settings import (
+    INTERRUPTED,
+    client_options,
+    make_producer,
+    refuse,
+    sending_settings,
+    settings_of,
+    tell,
+)
 from pyproducer.cli.progress import Progress
 from pyproducer.cli.records_in import Format, LineError, Record, lines_of, records_of
 from pyproducer.common.delivery_summary import DeliverySummary
-from pyproducer.common.errors import KafkaError
+from pyproducer.common.errors import KafkaError, RecordTooLargeError, SerializationError
 from pyproducer.common.printable import printable
 from pyproducer.producer.kafka_producer import KafkaProducer
 
 _FAILED = 1
 _MOST_TOLD = 10
+_OF_A_ROW = (RecordTooLargeError, SerializationError, ValueError)
 _MOST_PENDING = 64
 """So many chunks of plain lines are on their way; their lines are kept until they are stored, for the failed ones."""
+
+
+def _separator(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
+    if not text and text is not None:
+        raise click.BadParameter("it is empty, and would stand everywhere")
+    return text
 
 
 @click.command()
@@ -36,20 +54,22 @@ _MOST_PENDING = 64
 @click.argument("files", nargs=-1, type=click.File("rb"))
 @click.option("--format", "kind", type=click.Choice(("lines", "json", "csv")), default="lines", show_default=True,
               help="What a line is: the value; an object with key, value, headers; or a row below a row of names.")
-@click.option("--key-separator", metavar="TEXT", help="A key stands before this in each line, as '\\t' or ':'.")
-@click.option("--headers-separator", metavar="TEXT",
+@click.option("--key-separator", metavar="TEXT", callback=_separator,
+              help="A key stands before this in each line, as '\\t' or ':'.")
+@click.option("--headers-separator", metavar="TEXT", callback=_separator,
               help="Headers stand before this in each line, as name:value,name:value.")
 @click.option("--null-marker", metavar="TEXT", help="This text is no value: a tombstone.")
 @click.option("--key-field", metavar="NAME", help="Of json and csv: the field that is the key.")
 @click.option("--value-field", metavar="NAME", help="Of json and csv: the field that is the value; else all, as JSON.")
 @click.option("--partition", type=click.IntRange(min=0), help="Send all to this partition.")
-@click.option("--failed", "failed_file", type=click.File("wb", lazy=True), metavar="FILE",
-              help="Write lines that were not stored to this file.")
+@click.option("--failed", "failed_file", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
+              help="Write lines that were not stored to this file; after a second Ctrl-C also lines of which nobody "
+                   "knows whether they are stored. Of csv, the row of names stands above them.")
 @click.option("--quiet", "-q", is_flag=True, help="No summary where all went well.")
 def send(topic: str, files: tuple[BinaryIO, ...], bootstrap_server: str | None, config_file: str | None,
          properties: dict[str, str], kind: str, key_separator: str | None, headers_separator: str | None,
          null_marker: str | None, key_field: str | None, value_field: str | None, partition: int | None,
-         failed_file: BinaryIO | None, quiet: bool) -> None:
+         failed_file: str | None, quiet: bool) -> None:
     """Send the lines of standard input, or of FILES, to TOPIC.
 
     \b
@@ -59,8 +79,10 @@ def send(topic: str, files: tuple[BinaryIO, ...], bootstrap_server: str | None, 
       pyproducer send -b localhost:9092 --format csv --key-field id orders orders.csv
     """  # noqa: D301 - click reads the backspace
     form = Format(kind, _text(key_separator), _text(headers_separator), _text(null_marker), key_field, value_field)
-    settings = settings_of(bootstrap_server, config_file, properties, **{"client.id": "pyproducer-send"})
-    run = _Sending(make_producer(settings), topic, partition, failed_file)
+    settings = sending_settings(
+        settings_of(bootstrap_server, config_file, properties, **{"client.id": "pyproducer-send"}))
+    producer = make_producer(settings)
+    run = _Sending(producer, topic, partition, _opened(failed_file, files, producer))
     interrupted = False
     progress = Progress()
     try:
@@ -74,15 +96,38 @@ def send(topic: str, files: tuple[BinaryIO, ...], bootstrap_server: str | None, 
         interrupted = True
     summary, interrupted = _close(run.producer, interrupted)
     run.settle()
+    run.end()
     took_s = progress.end()
     failed = sum(summary.failed.values()) + run.refused
     if failed > _MOST_TOLD:
-        click.echo(f"... {failed - _MOST_TOLD:,} more failed", err=True)
+        tell(f"... {failed - _MOST_TOLD:,} more failed")
     if failed or interrupted or not quiet:
         rate = f", {summary.delivered / took_s:,.0f} a second" if took_s > 0 else ""
-        click.echo(f"{'interrupted: ' if interrupted else ''}{summary.delivered:,} stored, {failed:,} failed in "
-                   f"{took_s:.1f} s{rate}", err=True)
+        tell(f"{'interrupted: ' if interrupted else ''}{summary.delivered:,} stored, {failed:,} failed in "
+             f"{took_s:.1f} s{rate}")
     sys.exit(INTERRUPTED if interrupted else _FAILED if failed else 0)
+
+
+def _opened(path: str | None, files: tuple[BinaryIO, ...], producer: KafkaProducer[Any, Any]) -> BinaryIO | None:
+    """Open the file of failed lines, before any line is sent that could not be kept there."""
+    if path is None:
+        return None
+    try:
+        if any(_is_file(path, stream) for stream in files):
+            raise OSError("its lines are to be sent, and it would be emptied before")
+        return cast("BinaryIO", click.open_file(path, "wb"))
+    except OSError as error:
+        producer.close(0)
+        refuse(f"--failed {path}: {error.strerror or error}")
+
+
+def _is_file(path: str, stream: BinaryIO) -> bool:
+    """Whether a stream is read from the regular file at a path."""
+    try:
+        found = os.stat(path)
+        return stat.S_ISREG(found.st_mode) and os.path.samestat(found, os.fstat(stream.fileno()))
+    except OSError:  # there is none, or the stream has no descriptor
+        return False
 
 
 def _close(producer: KafkaProducer[Any, Any], interrupted: bool) -> tuple[DeliverySummary, bool]:
@@ -94,7 +139,10 @@ def _close(producer: KafkaProducer[Any, Any], interrupted: bool) -> tuple[Delive
 
 
 class _Sending:
-    """What is sent, and what became of it."""
+    """What is sent, and what became of it.
+
+    Thread: the main one; `_on_failed` also the producer's.
+    """
 
     def __init__(self, producer: KafkaProducer[Any, Any], topic: str, partition: int | None,
                  failed_file: BinaryIO | None) -> None:
@@ -102,7 +150,9 @@ class _Sending:
         self.refused = 0
         self._topic = topic
         self._partition = partition
+        self._lock = threading.RLock()  # guards the next three
         self._failed_file = failed_file
+        self._head: bytes | None = None
         self._told = 0
         self._count = 0
         self._pending: list[tuple[int, list[bytes], BatchFuture]] = []
@@ -111,23 +161,40 @@ class _Sending:
         """Send plain lines: columns of them, which cost no step for each."""
         for lines in chunks:
             partitions = None if self._partition is None else [self._partition] * len(lines)
-            future = self.producer.send_batch(self._topic, lines, partitions=partitions)
-            self._pending.append((self._count + 1, lines, future))
+            first = self._count + 1
             self._count += len(lines)
+            try:
+                future = self.producer.send_batch(self._topic, lines, partitions=partitions)
+            except _OF_A_ROW:  # no row was sent
+                self._send_each(first, lines)
+            else:
+                self._pending.append((first, lines, future))
             progress.step(self._count)
             if len(self._pending) >= _MOST_PENDING:
                 self._settle_first()
+
+    def _send_each(self, first: int, lines: list[bytes]) -> None:
+        """Send lines one by one, where one of them cannot be sent at all."""
+        for number, line in enumerate(lines, first):
+            self._send_one(Record(number, line, None, line, None))
+
+    def _send_one(self, record: Record) -> None:
+        try:
+            self.producer.send(self._topic, record.value, key=record.key, headers=record.headers,
+                               partition=self._partition, on_completion=self._teller(record))
+        except _OF_A_ROW as error:
+            self.refused += 1
+            self._on_failed(record.number, record.line, error, record.head)
 
     def send_records(self, records: Iterator[Record | LineError], progress: Progress) -> None:
         """Send records one by one, with a callback for those that fail."""
         for record in records:
             if isinstance(record, LineError):
                 self.refused += 1
-                self._on_failed(record.number, record.line, record)
+                self._on_failed(record.number, record.line, record, record.head)
                 continue
             self._count += 1
-            self.producer.send(self._topic, record.value, key=record.key, headers=record.headers,
-                               partition=self._partition, on_completion=self._teller(record))
+            self._send_one(record)
             if not self._count & 0xFF:
                 progress.step(self._count)
 
@@ -144,18 +211,43 @@ class _Sending:
             self._on_failed(first + row, lines[row], error)
 
     def _teller(self, record: Record) -> Any:
-        def tell(_metadata: object, error: KafkaError | None) -> None:
+        def told(_metadata: object, error: KafkaError | None) -> None:
             if error is not None:
-                self._on_failed(record.number, record.line, error)
-        return tell
+                self._on_failed(record.number, record.line, error, record.head)
+        return told
 
-    def _on_failed(self, number: int, line: bytes, error: BaseException) -> None:
+    def _on_failed(self, number: int, line: bytes, error: BaseException, head: bytes | None = None) -> None:
+        with self._lock:
+            if head is not None and head != self._head:
+                self._head = head
+                self._keep(head)
+            self._keep(line)
+            self._told += 1
+            if self._told <= _MOST_TOLD:
+                where = str(error) if isinstance(error, LineError) else f"line {number}: {error}"
+                tell(printable(where))
+
+    def _keep(self, line: bytes) -> None:
         if self._failed_file is not None:
-            self._failed_file.write(line + b"\n")
-        self._told += 1
-        if self._told <= _MOST_TOLD:
-            where = str(error) if isinstance(error, LineError) else f"line {number}: {error}"
-            click.echo(printable(where), err=True)
+            try:
+                self._failed_file.write(line + b"\n")
+            except OSError as error:
+                self._give_up_keeping(error)
+
+    def end(self) -> None:
+        """Nothing more is sent: write what failed to the disk."""
+        with self._lock:
+            if self._failed_file is not None:
+                try:
+                    self._failed_file.flush()
+                    self._failed_file.close()
+                except OSError as error:
+                    self._give_up_keeping(error)
+
+    def _give_up_keeping(self, error: OSError) -> None:
+        """The file takes no more, as on a full disk: sending goes on."""
+        self._failed_file = None
+        tell(f"pyproducer send: --failed is not complete: {error}")
 
 
 def _text(option: str | None) -> bytes | None:

@@ -36,14 +36,18 @@ def why(file: str, moment: str | None) -> None:
     """  # noqa: D301 - click reads the backspace
     try:
         material = from_json(_read(file))
+        if moment is None:
+            said = str(explain(material))
+        else:
+            saved = datetime.datetime.fromtimestamp(material.timestamp_ms / 1000)
+            said = at(material, _timestamp_ms(moment, saved))
     except (OSError, ValueError) as error:
         click.echo(f"pyproducer why: {file}: {error}", err=True)
         sys.exit(1)
-    if moment is None:
-        click.echo(str(explain(material)))
-        return
-    begin = datetime.datetime.fromtimestamp(material.timestamp_ms / 1000)
-    click.echo(at(material, _timestamp_ms(moment, begin)))
+    except (TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        click.echo(f"pyproducer why: {file}: it was not written by why(save=...), or is damaged: {error!r}", err=True)
+        sys.exit(1)
+    click.echo(said)
 
 
 def _read(file: str) -> str:
@@ -64,8 +68,10 @@ def _timestamp_ms(moment: str, saved: datetime.datetime) -> int:
         if "T" in moment or " " in moment:
             return int(datetime.datetime.fromisoformat(moment).timestamp() * 1000)
         time = datetime.time.fromisoformat(moment)
-    except ValueError as error:
+    except (ValueError, OverflowError, OSError) as error:  # the last two: years that this system cannot count from 1970
         raise click.BadParameter(f"{moment!r} is no time: write 02:47 or 2026-11-24T02:47") from error
+    if time.tzinfo is not None:
+        saved = saved.astimezone(time.tzinfo)
     found = datetime.datetime.combine(saved.date(), time)
     if found > saved:
         found -= datetime.timedelta(days=1)

@@ -281,6 +281,13 @@ class Connections:
                     if state.writes is not None)
         return max(0, max(waits_ms, default=0))
 
+    def count_closed(self) -> None:
+        """All connections are closed by us: count them."""
+        for node_id in self.states.node_ids():
+            state = self.states.by_node[node_id]
+            if not state.is_disconnected and state.state is not ConnectionState.CONNECTING:
+                self._registry.node(node_id).connection_close_total += 1
+
     def give_up_unconfirmed(self, now_ms: int) -> None:
         """Tell of all that is not confirmed: the connections are closed."""
         for state in list(self.writing.values()):

@@ -222,6 +222,7 @@ class NetworkClient:
         """
         if not self._is_closed:
             self._is_closed = True
+            self._connections.count_closed()
             self._selector.close_all()
             self._connections.give_up_unconfirmed(self._clock.now_ms())
 

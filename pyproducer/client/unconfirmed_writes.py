@@ -77,6 +77,8 @@ class UnconfirmedWrites:
     def begin_session(self, lifetime_ms: int, session_ends_ms: int) -> None:
         """The broker took our proof, for so long."""
         self._session_ends_ms = session_ends_ms
+        if self._written == self._confirmed:
+            self._ms_of_a_request = None  # of the session before: one pause of the broker is not to rule out all others
         self._interval_ms = (MARKER_INTERVAL_MS if lifetime_ms <= 0
                              else max(1, min(MARKER_INTERVAL_MS, lifetime_ms // _SESSION_PARTS)))
 

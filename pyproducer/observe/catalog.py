@@ -82,7 +82,7 @@ def _peak(name: str, text: str, field: str) -> Definition:
 
 OF_PRODUCER: tuple[Definition, ...] = (
     *_total("record-retry", "records of batches that were sent again", "record_retry_total"),
-    *_total("record-error", "records that failed after send() had taken them", "record_error_total"),
+    *_total("record-error", "records that failed", "record_error_total"),
     Definition("record-send-rate", Kind.WINDOW, "records that were stored, a second",
                lambda view: view.rate("stored_record_total")),
     *_total("byte", "bytes of batches that were stored, compressed; ours", "stored_byte_total"),

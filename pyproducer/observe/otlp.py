@@ -55,6 +55,7 @@ class OtlpWriter:
         data = metrics_pb2.MetricsData()
         scope = data.resource_metrics.add().scope_metrics.add()
         by_name: dict[str, Any] = {}
+        before, seen = self._last, {}
         for metric in metrics:
             name = otlp_name(metric.group, metric.name)
             if metric.group == PARTITION or not name.startswith(self._requested):
@@ -76,13 +77,14 @@ class OtlpWriter:
                 point.start_time_unix_nano = self._last_ns if self._is_delta else self._began_ns
                 if self._is_delta:
                     key = metric.group, metric.name, tuple(sorted(metric.tags.items()))
-                    value, self._last[key] = value - self._last.get(key, 0.0), value
+                    last = before.get(key, 0.0)
+                    seen[key], value = value, value - last if value >= last else value  # its row began anew
             point.as_double = value
             for tag, text in metric.tags.items():
                 if tag not in _LEFT_OUT:
                     attribute = point.attributes.add()
                     attribute.key, attribute.value.string_value = tag.replace("-", "_"), text
-        self._last_ns = now_ns
+        self._last_ns, self._last = now_ns, seen
         written: bytes = data.SerializeToString()
         return written
 

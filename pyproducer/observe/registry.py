@@ -78,10 +78,13 @@ Rows = Callable[[], Iterable[tuple[Tags, Iterable[tuple[str, float, str]]]]]
 """Gives rows that are made when somebody reads: tags, and (name, value, text) of each number."""
 
 
-def count_error(errors: dict[str, int], ledger: Ledger, topic: str, error: BaseException, count: int) -> None:
+def count_error(errors: dict[str, int], producer: ProducerRow, ledger: Ledger, topic: str, error: BaseException,
+                count: int, *, is_accepted: bool) -> None:
     """Count records that failed, for who shall not keep the registry by it, which reaches all of a producer."""
     name = error_name(error)
     errors[name] = errors.get(name, 0) + count
+    if not is_accepted:  # else it was counted when it failed, before anybody was told
+        producer.record_error_total += count
     ledger.topic_row(topic).record_error_total += count
 
 
@@ -124,7 +127,7 @@ class Registry:
         self._rolled_ms = now_ms
         self._of_producer = Windows(self._producer_values, num_samples, window_ms, now_ms)
         self._of_nodes: dict[int, Windows] = {}
-        self._of_topics: dict[str, Windows] = {}
+        self._of_topics: dict[str, tuple[TopicRow, Windows]] = {}
         self._live_topics: Callable[[], Collection[str]] | None = None
         self._lock = locks.rlock()  # guards what callers add to the producer's row
 
@@ -144,8 +147,8 @@ class Registry:
         return row
 
     def count_error(self, topic: str, error: BaseException, count: int) -> None:
-        """Count records that failed, each once. Thread: the sender's."""
-        count_error(self.errors, self.ledger, topic, error, count)
+        """Count records that failed after they were taken, each once. Thread: the sender's."""
+        count_error(self.errors, self.producer, self.ledger, topic, error, count, is_accepted=True)
 
     def count_retry(self, topic: str, error: BaseException, count: int) -> None:
         """Count records that are sent again."""
@@ -191,9 +194,9 @@ class Registry:
         if self._live_topics is not None:
             self._keep_topics(self._live_topics())
         self._of_producer.roll(now_ms)
-        for of_node in self._of_nodes.values():
+        for of_node in list(self._of_nodes.values()):
             of_node.roll(now_ms)
-        for topic in self.ledger.topics:
+        for topic in list(self.ledger.topics):
             self._windows_of_topic(topic).roll(now_ms)
         reset_peaks(self.producer, self.ledger, list(self._nodes.values()), list(self.ledger.topics.values()))
 
@@ -202,6 +205,8 @@ class Registry:
         for topic in list(self.ledger.topics):
             if topic not in topics and topic != OTHER_TOPICS:
                 del self.ledger.topics[topic]
+        for topic in list(self._of_topics):
+            if topic not in self.ledger.topics:
                 self._of_topics.pop(topic, None)
 
     # -- readers -----------------------------------------------------------------------------------------------------
@@ -257,11 +262,19 @@ class Registry:
                 {topic: self._windows_of_topic(topic).view(now_ms) for topic in list(self.ledger.topics)})
 
     def _windows_of_topic(self, topic: str) -> Windows:
-        windows = self._of_topics.get(topic)
-        if windows is None:
-            row = self.ledger.topics.get(topic) or TopicRow(topic)
-            windows = self._of_topics.setdefault(topic, Windows(
-                lambda: topic_values(row), self._num_samples, self._window_ms, self._rolled_ms))
+        """Return the windows of a topic's present row.
+
+        A reader that goes through the topics may meet the sender, which forgets one; and it comes back with a new row.
+        So windows are kept with the row that they are of, and are none of any other.
+        """
+        row = self.ledger.topics.get(topic)
+        kept = self._of_topics.get(topic)
+        if kept is not None and kept[0] is row:
+            return kept[1]
+        present = row or TopicRow(topic)  # forgotten meanwhile: it reads as 0 once more, and nothing is kept
+        windows = Windows(lambda: topic_values(present), self._num_samples, self._window_ms, self._rolled_ms)
+        if row is not None:
+            self._of_topics[topic] = row, windows
         return windows
 
     def _producer_values(self) -> Values:

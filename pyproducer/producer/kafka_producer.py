@@ -502,6 +502,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         if telemetry is None:
             raise IllegalStateError("no broker gets metrics: enable.metrics.push is false, or pyproducer[telemetry] is "
                                     "not installed")
+        if telemetry.instance_id is None:
+            runtime.life.ensure_may_wait("client_instance_id()")
         longest = checked_timeout(runtime.config.max_block_ms / 1000 if timeout is None else timeout)
         deadline_ms = runtime.clock.now_ms() + (NEVER_MS if longest is None else math.ceil(longest * 1000))
         while telemetry.instance_id is None:

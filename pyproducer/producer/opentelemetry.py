@@ -15,14 +15,17 @@ Source:  OpenTelemetry semantic conventions for messaging and Kafka (development
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyproducer.common.clock import SystemClock
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.records import ProducerRecord, RecordMetadata
+from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.version import __version__
 from pyproducer.observe.catalog import NODE, OF_NODE, OF_PRODUCER, OF_TOPIC, PRODUCER, TOPIC, Kind
-from pyproducer.observe.registry import error_name
+from pyproducer.observe.registry import Metric, error_name
 from pyproducer.producer.gauges import LOOKED_UP
 from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.producer.metrics import all_metrics
@@ -31,7 +34,13 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
     from opentelemetry.trace import Span, TracerProvider
 
+log: SenderLog = sender_log(__name__)
+
 _LIBRARY = "pyproducer"
+_MISSING = "opentelemetry-api is not installed: pip install 'pyproducer[opentelemetry]'"
+_SNAPSHOT_MS = 1_000
+"""A collection takes less, as a rule, and the next one comes later."""
+_CLOCK = SystemClock()
 P = TypeVar("P", bound="KafkaProducer[Any, Any]")
 
 
@@ -62,7 +71,10 @@ class _Traced:
 
     def __init__(self, producer: KafkaProducer[Any, Any], tracer_provider: TracerProvider | None,
                  meter_provider: MeterProvider | None) -> None:
-        from opentelemetry import metrics, propagate, trace
+        try:
+            from opentelemetry import metrics, propagate, trace
+        except ImportError as error:
+            raise ImportError(_MISSING) from error
 
         self._send = producer.send
         self._send_batch = producer.send_batch
@@ -93,42 +105,47 @@ class _Traced:
         else:
             on_completion = named.pop("on_completion", None)
             topic, key = record, named.get("key")
-            headers = list(named.pop("headers", None) or ())
+            given = named.pop("headers", None) or ()
+            headers = list(given.items() if isinstance(given, Mapping) else given)
             has_value = value is not None
         span = self._begin(topic)
-        if span.is_recording():
-            if key is not None and isinstance(key, (str, bytes)):
-                span.set_attribute("messaging.kafka.message.key",
-                                   key if isinstance(key, str) else key.decode(errors="replace"))
-            if not has_value:
-                span.set_attribute("messaging.kafka.message.tombstone", True)
-        carrier: dict[str, str] = {}
-        self._inject(carrier, context=self._in_span(span))
-        headers.extend((name, text.encode()) for name, text in carrier.items())
-        tell = self._teller(span, topic, on_completion)
-        try:
+        began_ms = self._clock.now_ms()
+        try:  # from here on the span is ended, whatever an attribute, a propagator or send() raises
+            if span.is_recording():
+                if key is not None and isinstance(key, (str, bytes)):
+                    span.set_attribute("messaging.kafka.message.key",
+                                       key if isinstance(key, str) else key.decode(errors="replace"))
+                if not has_value:
+                    span.set_attribute("messaging.kafka.message.tombstone", True)
+            carrier: dict[str, str] = {}
+            self._inject(carrier, context=self._in_span(span))
+            headers.extend((name, text.encode()) for name, text in carrier.items())
+            tell = self._teller(span, topic, on_completion, began_ms)
             if isinstance(record, ProducerRecord):
                 return self._send(ProducerRecord(topic, record.value, key=record.key, partition=record.partition,
                                                  timestamp=record.timestamp, headers=headers), tell)
             return self._send(record, value, *args, headers=headers, on_completion=tell, **named)
         except BaseException as raised:
-            self._end(span, topic, None, raised, self._clock.now_ms())
+            self._end_refused(span, topic, raised, began_ms)
             raise
 
     def send_batch(self, topic: str, values: Any, **named: Any) -> Any:
         """See KafkaProducer.send_batch: one span for all rows, without a context in their headers."""
+        if not isinstance(values, Sized):
+            values = list(values)  # a generator: the span says how many there are
         span = self._begin(topic)
         began_ms = self._clock.now_ms()
         try:
+            span.set_attribute("messaging.batch.message_count", len(values))
             future = self._send_batch(topic, values, **named)
         except BaseException as raised:
-            self._end(span, topic, None, raised, began_ms)
+            self._end_refused(span, topic, raised, began_ms)
             raise
-        span.set_attribute("messaging.batch.message_count", len(values))
 
         def done(batch: Any) -> None:
             errors = batch.result(0).errors
-            self._end(span, topic, None, next(iter(errors.values()), None), began_ms, count=len(values))
+            self._end(span, topic, None, next(iter(errors.values()), None), began_ms,
+                      failed=Counter(map(error_name, errors.values())), count=len(values))
 
         future.add_done_callback(done)
         return future
@@ -138,35 +155,52 @@ class _Traced:
             **self._always, "messaging.destination.name": topic, "messaging.client.id": self._client_id})
 
     def _teller(self, span: Span, topic: str,
-                on_completion: Callable[[RecordMetadata | None, KafkaError | None], object] | None) -> Any:
-        began_ms = self._clock.now_ms()
-
+                on_completion: Callable[[RecordMetadata | None, KafkaError | None], object] | None,
+                began_ms: int) -> Any:
         def tell(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
-            self._end(span, topic, metadata, error, began_ms)
-            if on_completion is not None:
-                on_completion(metadata, error)
+            try:
+                self._end(span, topic, metadata, error, began_ms)
+            finally:  # whatever a span processor raises
+                if on_completion is not None:
+                    on_completion(metadata, error)
 
         return tell
 
+    def _end_refused(self, span: Span, topic: str, raised: BaseException, began_ms: int) -> None:
+        """End the span of what was not sent; the caller gets what was raised, and nothing of the span's processors."""
+        try:
+            self._end(span, topic, None, raised, began_ms)
+        except Exception:
+            log.exception("The span of a send to %s that was refused did not end in order", topic)
+
     def _end(self, span: Span, topic: str, metadata: RecordMetadata | None, error: BaseException | None,
-             began_ms: int, count: int = 1) -> None:
-        attributes: dict[str, Any] = {**self._always, "messaging.destination.name": topic}
-        partition = metadata.partition if metadata is not None else getattr(error, "partition", None)
-        if partition is not None:
-            attributes["messaging.destination.partition.id"] = str(partition)
-        if span.is_recording():
+             began_ms: int, count: int = 1, failed: Mapping[str, int] | None = None) -> None:
+        """End a span, and count its records: `failed` of `count` by error; without it, all as `error` says."""
+        try:
+            attributes: dict[str, Any] = {**self._always, "messaging.destination.name": topic}
+            partition = metadata.partition if metadata is not None else getattr(error, "partition", None)
             if partition is not None:
-                span.set_attribute("messaging.destination.partition.id", str(partition))
-            if metadata is not None and metadata.offset >= 0:
-                span.set_attribute("messaging.kafka.offset", metadata.offset)
+                attributes["messaging.destination.partition.id"] = str(partition)
+            if span.is_recording():
+                if partition is not None:
+                    span.set_attribute("messaging.destination.partition.id", str(partition))
+                if metadata is not None and metadata.offset >= 0:
+                    span.set_attribute("messaging.kafka.offset", metadata.offset)
+                if error is not None:
+                    span.set_attribute("error.type", error_name(error))
+                    span.set_status(self._error, str(error))
             if error is not None:
-                span.set_attribute("error.type", error_name(error))
-                span.set_status(self._error, str(error))
-        if error is not None:
-            attributes["error.type"] = error_name(error)
-        self._duration.record((self._clock.now_ms() - began_ms) / 1000, attributes)
-        self._sent.add(count, attributes)
-        span.end()
+                attributes["error.type"] = error_name(error)
+            self._duration.record((self._clock.now_ms() - began_ms) / 1000, attributes)
+            if failed:
+                attributes.pop("error.type", None)
+                for name, number in failed.items():
+                    self._sent.add(number, {**attributes, "error.type": name})
+                count -= sum(failed.values())
+            if count:
+                self._sent.add(count, attributes)
+        finally:
+            span.end()
 
 
 def observe_all(*, meter_provider: MeterProvider | None = None) -> None:
@@ -179,25 +213,61 @@ def observe_all(*, meter_provider: MeterProvider | None = None) -> None:
         meter_provider: Whose meter; the global one unless given.
 
     Raises:
-        ImportError: opentelemetry-api is not installed.
+        ImportError: opentelemetry-api is not installed: pip install 'pyproducer[opentelemetry]'.
     """
-    from opentelemetry import metrics
+    try:
+        from opentelemetry import metrics
+    except ImportError as error:
+        raise ImportError(_MISSING) from error
 
+    snapshots = _Snapshots()
     meter = metrics.get_meter(_LIBRARY, __version__, meter_provider)
     for group, definitions in ((PRODUCER, OF_PRODUCER), (NODE, OF_NODE), (TOPIC, OF_TOPIC)):
         for definition in definitions:
             if definition.kind is Kind.TOTAL:
-                _observe(meter, group, definition.name, Kind.TOTAL, definition.text)
+                _observe(meter, snapshots, group, definition.name, Kind.TOTAL, definition.text)
     for group, name, kind, text in LOOKED_UP:
-        _observe(meter, group, name, kind, text)
+        _observe(meter, snapshots, group, name, kind, text)
 
 
-def _observe(meter: Meter, group: str, name: str, kind: Kind, text: str) -> None:
+class _Snapshot:
+    """The numbers of all producers at one moment, by group and name."""
+
+    def __init__(self) -> None:
+        self.taken_ms: int = _CLOCK.now_ms()
+        self.had: set[tuple[str, str]] = set()
+        self.rows: dict[tuple[str, str], list[Metric]] = {}
+        for metric in all_metrics():
+            self.rows.setdefault((metric.group, metric.name), []).append(metric)
+
+
+class _Snapshots:
+    """Reads all numbers once for all instruments of a collection.
+
+    A reader asks one instrument after the other, some eighty of them. So what was read for the first one is given to
+    the next; it is read anew for one that has had it, and when it is old.
+
+    Thread: any; readers have threads of their own. Two at once may read twice, which is all.
+    """
+
+    def __init__(self) -> None:
+        self._last: _Snapshot | None = None
+
+    def of(self, group: str, name: str) -> Sequence[Metric]:
+        """Return the numbers of one instrument."""
+        key, last = (group, name), self._last
+        if last is None or key in last.had or _CLOCK.now_ms() - last.taken_ms >= _SNAPSHOT_MS:
+            last = self._last = _Snapshot()
+        last.had.add(key)
+        return last.rows.get(key, ())
+
+
+def _observe(meter: Meter, snapshots: _Snapshots, group: str, name: str, kind: Kind, text: str) -> None:
     def read(_options: CallbackOptions) -> Sequence[Observation]:
         from opentelemetry.metrics import Observation
 
         return [Observation(metric.value, {tag.replace("-", "_"): value for tag, value in metric.tags.items()})
-                for metric in all_metrics() if metric.name == name and metric.group == group]
+                for metric in snapshots.of(group, name)]
 
     title = f"kafka.{group.removesuffix('-metrics').replace('-', '.')}.{name.replace('-', '_')}"
     create = meter.create_observable_counter if kind is Kind.TOTAL else meter.create_observable_gauge

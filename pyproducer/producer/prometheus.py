@@ -52,7 +52,10 @@ class PrometheusCollector:
 
     def collect(self) -> Iterator[Family]:
         """Yield the families, each with a sample for each producer, node, topic or partition."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+        try:
+            from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+        except ImportError as error:
+            raise ImportError("prometheus_client is not installed: pip install 'pyproducer[prometheus]'") from error
 
         families: dict[str, Any] = {}
         for name, runtime in runtimes_by_name():

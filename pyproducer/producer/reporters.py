@@ -34,29 +34,48 @@ def reporters_of(config: ProducerConfig, registry: Registry, clock: Clock) -> tu
     """Make the reporters and give them what they read; return what is to be closed.
 
     Raises:
-        ConfigError: One cannot be loaded, is no reporter, or raised. Nothing was started.
+        ConfigError: One cannot be loaded, is no reporter, or raised. Those that had begun are closed.
     """
+    made: list[object] = []
+    try:
+        for given in config.metric_reporters:
+            if given != _JMX:
+                made.append(_begun(given, config, registry, clock))
+    except BaseException:
+        close_parts(*made)
+        raise
+    return tuple(made)
+
+
+def _begun(given: object, config: ProducerConfig, registry: Registry, clock: Clock) -> object:
+    """Make one and give it what it reads; return what is to be closed."""
     def read() -> list[Metric]:
         return list(registry.collect(clock.now_ms()))
 
-    made: list[object] = []
-    for given in config.metric_reporters:
-        if given == _JMX:
-            continue
-        reporter = import_object(_KEY, given) if isinstance(given, str) else given
-        try:
-            if isinstance(reporter, type):
-                reporter = reporter()
-            configure = getattr(reporter, "configure", None)
-            if callable(configure):
-                configure(config.originals)
-            begin = getattr(reporter, "init", reporter)
-            if not callable(begin):
-                raise ConfigError(_KEY, given, "it is neither callable nor has it init()")
-            returned = begin(read)
-        except ConfigError:
-            raise
-        except Exception as cause:
-            raise ConfigError(_KEY, given, f"it raised {cause!r}") from cause
-        made.append(reporter if returned is None else returned)
-    return tuple(made)
+    reporter = import_object(_KEY, given) if isinstance(given, str) else given
+    try:
+        if isinstance(reporter, type):
+            reporter = reporter()
+        configure = getattr(reporter, "configure", None)
+        if callable(configure):
+            configure(config.originals)
+        begin = getattr(reporter, "init", reporter)
+        if not callable(begin):
+            raise ConfigError(_KEY, given, "it is neither callable nor has it init()")
+        returned = begin(read)
+    except ConfigError:
+        raise
+    except Exception as cause:
+        raise ConfigError(_KEY, given, f"it raised {cause!r}") from cause
+    return reporter if returned is None else returned
+
+
+def close_parts(*parts: object) -> None:
+    """Close what may be the application's: interceptors, partitioner, serializers, login. A failure is logged."""
+    for part in parts:
+        close = getattr(part, "close", None)
+        if close is not None:
+            try:
+                close()
+            except BaseException:  # the others are closed all the same, by the sender thread as its last act
+                log.exception("close() of %r raised", part)

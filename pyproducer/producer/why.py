@@ -112,7 +112,8 @@ def _present_reason(batch: ProducerBatch, from_ms: int, now_ms: int, runtime: Pr
     leader = runtime.metadata.cluster.leader_for(batch.topic_partition)
     if leader is None:
         return METADATA
-    reason = runtime.registry.node(leader.node_id).held.main_reason(from_ms, now_ms)
+    node = runtime.registry.nodes().get(leader.node_id)  # Registry.node makes rows, which is the sender's alone
+    reason = LATE if node is None else node.held.main_reason(from_ms, now_ms)
     if reason == LATE and 2 * _in_callbacks_ms(runtime, from_ms, now_ms) >= now_ms - from_ms:
         return CALLBACK
     return reason

@@ -13,13 +13,16 @@ Source:  ours.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import socket
 import stat
 from collections.abc import Callable
 
+from pyproducer.common.clock import SystemClock
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.waiting import SYSTEM_LOCKS
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -28,6 +31,12 @@ _MODE = 0o600
 _BACKLOG = 64
 _LONGEST_WRITE_S = 10.0
 """Who asks and does not read is left."""
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
+"""What accept() may say and take another connection soon: no descriptors or memory for a moment, or it hung up."""
+_PAUSE_S = 0.1
+
+_Place = tuple[int, int]
+"""Device and inode."""
 
 
 def open_door(path: str, answer: Callable[[], str],
@@ -58,7 +67,8 @@ class WhyDoor:
     """A Unix socket that answers each connection with one text.
 
     Args:
-        path: Where; `{pid}` stands for the number of the process. What a process that is gone left there is replaced.
+        path: Where; `{pid}` stands for the number of the process, and a relative one is of the folder that is the
+            working directory now. What a process that is gone left there is replaced.
         answer: Gives the text.
         start_thread: Starts the thread of it.
 
@@ -69,10 +79,11 @@ class WhyDoor:
 
     def __init__(self, path: str, answer: Callable[[], str],
                  start_thread: Callable[[Callable[[], None], str], object]) -> None:
-        self.path: str = path.replace("{pid}", str(os.getpid()))
+        path = path.replace("{pid}", str(os.getpid()))
+        self.path: str = os.path.abspath(path)
         self._answer = answer
         self._is_closed = False
-        self._socket = _listen(self.path)
+        self._socket, self._place = _listen(path)  # as it was given: a relative one may be short enough alone
         try:
             start_thread(self._serve, "pyproducer-why")
         except BaseException:
@@ -85,7 +96,8 @@ class WhyDoor:
             return
         self._is_closed = True
         with contextlib.suppress(OSError):  # somebody else took it away
-            os.unlink(self.path)
+            if _place_of(self.path) == self._place:  # else it is another's, which was put there since
+                os.unlink(self.path)
         with contextlib.suppress(OSError):  # wakes accept()
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -96,13 +108,21 @@ class WhyDoor:
         self._socket.close()
 
     def _serve(self) -> None:
+        is_told = False  # once for each time that nobody is answered
         while not self._is_closed:
             try:
                 connection, _ = self._socket.accept()
             except OSError as error:
+                if not self._is_closed and error.errno in _PASSING:
+                    if not is_told:
+                        log.warning("Nobody is answered at %s for now: %s", self.path, error)
+                        is_told = True
+                    SystemClock().wait(SYSTEM_LOCKS.cell(), _PAUSE_S)
+                    continue
                 if not self._is_closed:
                     log.warning("Nobody is answered at %s any more: %s", self.path, error)
                 return
+            is_told = False
             with connection:
                 try:
                     connection.settimeout(_LONGEST_WRITE_S)
@@ -113,7 +133,12 @@ class WhyDoor:
                     log.exception("Who asked at %s was not answered", self.path)
 
 
-def _listen(path: str) -> socket.socket:
+def _place_of(path: str) -> _Place:
+    found = os.lstat(path)
+    return found.st_dev, found.st_ino
+
+
+def _listen(path: str) -> tuple[socket.socket, _Place]:
     if not hasattr(socket, "AF_UNIX"):
         raise ConfigError(_KEY, path, "this system has no Unix sockets: leave it out, and call producer.why(save=...)")
     _remove_stale(path)
@@ -121,13 +146,14 @@ def _listen(path: str) -> socket.socket:
     try:
         os.fchmod(listener.fileno(), _MODE)  # Linux gives the path this mode; it is there with no other in between
         listener.bind(path)
+        place = _place_of(path)
         os.chmod(path, _MODE)  # the others
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise ConfigError(_KEY, path, f"nobody can listen there ({error}): name a path of at most 107 bytes, in a "
                                       "folder that this process may write to") from error
-    return listener
+    return listener, place
 
 
 def _remove_stale(path: str) -> None:

@@ -42,7 +42,7 @@ from pyproducer.producer.gauges import register_gauges
 from pyproducer.producer.interceptors import resolve_interceptors
 from pyproducer.producer.may_send import MaySend
 from pyproducer.producer.partitioners import resolve_partitioner
-from pyproducer.producer.reporters import reporters_of
+from pyproducer.producer.reporters import close_parts, reporters_of
 from pyproducer.producer.send_batch import LARGE_BATCH_BYTES, BatchSender
 from pyproducer.producer.serializers import resolve_serializer
 from pyproducer.producer.surroundings import Surroundings
@@ -166,7 +166,8 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     tally = DeliveryTally(raises=config.pyproducer_on_unretrieved == "raise", locks=locks,
                           wake=lambda: None if life.is_forked or life.is_on_sender_thread else wire.wakeup(),
                           # A future that the application keeps has the tally, and shall keep nothing of the producer.
-                          count=functools.partial(count_error, registry.errors, registry.ledger))
+                          count=functools.partial(count_error, registry.errors, registry.producer,
+                                                  registry.ledger))
     life = Life(name or client_id, clock, locks, tally=tally)
     watch(life)
     key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer, "key.serializer",
@@ -174,7 +175,6 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
                                "value.serializer", config.originals)
     interceptors = resolve_interceptors(config.interceptor_classes, config.originals)
-    reporters = reporters_of(config, registry, clock)
     partitioner = resolve_partitioner(config.partitioner_class, config, next_random=surroundings.next_random,
                                       make_lock=locks.rlock)
     compressor = _compressor(config, locks)
@@ -275,14 +275,14 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         if transactions is not None:
             transactions.begin_end_of_life()
 
-    def close_parts() -> None:
+    def end_parts() -> None:
         try:
             tally.end(clock.now_ms())  # every outcome is decided and told
             _say_what_failed(life.client_id, tally.summary())
         finally:
-            _close_parts(interceptors, partitioner, key, value, credentials, runtime.why_door, *reporters)
+            close_parts(interceptors, partitioner, key, value, credentials, runtime.why_door, *reporters)
 
-    io_thread = IoThread(sender, wire, accumulator, life, clock, refuse, close_parts, on_end, start_thread,
+    io_thread = IoThread(sender, wire, accumulator, life, clock, refuse, end_parts, on_end, start_thread,
                          turns.stand_aside, on_end_in_child)
     batch_sender = BatchSender(record_sender=record_sender, metadata=metadata, accumulator=accumulator, clock=clock,
                                life=life, wakeup_sender=wire.wakeup, max_block_ms=config.max_block_ms,
@@ -297,14 +297,17 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         telemetry, TransactionCalls(life=life, transactions=transactions, own_requests=own_requests, metadata=metadata,
                                     max_block_ms=config.max_block_ms))
     register_gauges(runtime, login)
-    if config.pyproducer_why_socket is not None:
-        try:
+    # Last, for what has begun is to be closed where anything else raises.
+    reporters: tuple[object, ...] = ()
+    try:
+        reporters = reporters_of(config, registry, clock)
+        if config.pyproducer_why_socket is not None:
             runtime.why_door = open_door(config.pyproducer_why_socket, lambda: to_json(gather(runtime, WINDOW_MS)),
                                          start_thread)
-        except BaseException:
-            wire.abandon()
-            _close_parts(interceptors, partitioner, key, value, credentials, *reporters)
-            raise
+    except BaseException:
+        wire.abandon()
+        close_parts(interceptors, partitioner, key, value, credentials, *reporters)
+        raise
     return runtime
 
 
@@ -345,17 +348,6 @@ def _say_what_failed(client_id: str, summary: DeliverySummary) -> None:
     more = f" and {len(worst) - _MOST_TOPICS} more topics" if len(worst) > _MOST_TOPICS else ""
     log.warning("%s is closed: %d record(s) were not delivered (%s), %d were; by topic: %s%s", client_id,
                 sum(by_topic.values()), outcomes, summary.delivered, topics, more)
-
-
-def _close_parts(*parts: object) -> None:
-    """Close what may be the application's: interceptors, partitioner, serializers, login. A failure is logged."""
-    for part in parts:
-        close = getattr(part, "close", None)
-        if close is not None:
-            try:
-                close()
-            except BaseException:  # the others are closed all the same, by the sender thread as its last act
-                log.exception("close() of %r raised", part)
 
 
 @functools.cache  # once in an interpreter

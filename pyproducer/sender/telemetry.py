@@ -11,7 +11,6 @@ Source:  KIP-714; Java ClientTelemetryReporter (4.1).
 
 from __future__ import annotations
 
-import logging
 import random
 import uuid
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError, UnsupportedVersionError
+from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.observe.otlp import OtlpWriter
 from pyproducer.observe.registry import Registry
 from pyproducer.protocol.apis import ApiKeys
@@ -29,7 +29,7 @@ from pyproducer.record.compression import compressor_for
 if TYPE_CHECKING:
     from pyproducer.client.wire import KafkaClient, Wire
 
-log: logging.Logger = logging.getLogger(__name__)
+log: SenderLog = sender_log(__name__)
 
 _NO_ID = uuid.UUID(int=0)
 _LOOK_AGAIN_MS = 60_000
@@ -37,6 +37,8 @@ _LOOK_AGAIN_MS = 60_000
 _RETRY_MS = 30_000
 """How soon to ask again after something went wrong, where the broker gave no interval."""
 _NAMES = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
+_DEFAULT_INTERVAL_MS = 300_000
+"""Java's ClientTelemetryReporter.DEFAULT_PUSH_INTERVAL_MS, where a broker names none that is above 0."""
 _FOR_GOOD = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_RECORD)
 
 
@@ -45,7 +47,8 @@ class Subscription:
 
     def __init__(self, body: Mapping[str, Any], now_ns: int) -> None:
         self.subscription_id: int = body["subscription_id"]
-        self.interval_ms: int = max(1, body["push_interval_ms"])
+        given_ms: int = body["push_interval_ms"]
+        self.interval_ms: int = given_ms if given_ms > 0 else _DEFAULT_INTERVAL_MS
         self.max_bytes: int = body["telemetry_max_bytes"]
         self.compressions: tuple[int, ...] = tuple(body["accepted_compression_types"])
         self.wants_any: bool = bool(body["requested_metrics"])
@@ -133,8 +136,14 @@ class Telemetry:
     def _push(self, client: KafkaClient, node_id: int, subscription: Subscription, now_ms: int) -> None:
         payload, compression = b"", 0
         if subscription.wants_any:
-            payload = subscription.writer.write(self._registry.collect(now_ms), 1_000_000 * self._clock.timestamp_ms())
-            payload, compression = _compressed(payload, subscription.compressions)
+            try:
+                payload = subscription.writer.write(self._registry.collect(now_ms),
+                                                    1_000_000 * self._clock.timestamp_ms())
+                payload, compression = _compressed(payload, subscription.compressions)
+            except Exception:  # a protobuf of another version, for one: records are not to stand still for metrics
+                log.exception("Metrics for brokers cannot be written: no more are sent")
+                self._subscription, self.due_ms = None, NEVER_MS
+                return
             if len(payload) > subscription.max_bytes:
                 log.warning("Metrics for brokers have %d bytes, and node %d takes %d at most: they are not sent",
                             len(payload), node_id, subscription.max_bytes)
@@ -176,7 +185,8 @@ class Telemetry:
                         number)
             self._subscription, self.due_ms = None, NEVER_MS
             return
-        if code in (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE):
+        if (response.request.api_key is ApiKeys.PUSH_TELEMETRY
+                and code in (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)):
             self._subscription, self.due_ms = None, now_ms  # it changed: ask at once
             return
         self._again(now_ms, f"{code.name} ({number})")

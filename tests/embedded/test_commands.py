@@ -90,6 +90,78 @@ def test_send_when_the_broker_refuses_lines_then_they_are_kept(broker: EmbeddedB
     assert failed.read_bytes() == b"x\ny\n"
 
 
+@pytest.mark.parametrize(("more", "text", "kept", "expected"), [
+    ([], "one\n{}\ntwo\n", "{}\n", [(None, b"one"), (None, b"two")]),
+    (["--key-separator", ":"], "k:one\nk:{}\nk:two\n", "k:{}\n", [(b"k", b"one"), (b"k", b"two")]),
+    (["--format", "csv", "--value-field", "v"], "n,v\n1,one\n2,{}\n3,two\n", "n,v\n2,{}\n",
+     [(None, b"one"), (None, b"two")]),
+    (["--format", "json"], '{{"value": "one"}}\n{{"headers": {{"\\ud800": "{}"}}}}\n',
+     '{{"headers": {{"\\ud800": "{}"}}}}\n', [(None, b"one")])])
+def test_send_when_a_line_cannot_be_sent_then_it_alone_is_kept(
+        broker: EmbeddedBroker, tmp_path: Path, more: list[str], text: str, kept: str,
+        expected: list[tuple[bytes | None, bytes]]) -> None:
+    """What send() and send_batch() raise for one record ended the command with a traceback, and its whole chunk."""
+    failed, large = tmp_path / "failed.txt", "x" * 2_000
+    done = CliRunner().invoke(main, ["send", "-b", broker.bootstrap_servers, "-P", "max.request.size=1000", *more,
+                                     "--failed", str(failed), "orders"], input=text.format(large))
+    assert done.exit_code == 1, done.output
+    assert f"{len(expected)} stored, 1 failed" in done.output
+    assert failed.read_text() == kept.format(large)
+    assert stored(broker) == expected
+
+
+@pytest.mark.parametrize("way", ["folder", "input"])
+def test_send_when_failed_lines_cannot_be_kept_then_nothing_is_sent(
+        broker: EmbeddedBroker, tmp_path: Path, way: str) -> None:
+    lines = tmp_path / "lines.txt"
+    lines.write_text("one\n")
+    failed = lines if way == "input" else tmp_path / "nowhere" / "failed.txt"
+    done = CliRunner().invoke(main, ["send", "-b", broker.bootstrap_servers, "--failed", str(failed), "orders",
+                                     str(lines)])
+    assert done.exit_code == 2, done.output
+    assert f"--failed {failed}: " in done.output
+    assert lines.read_text() == "one\n"
+    assert stored(broker) == []
+
+
+def test_send_when_nobody_reads_what_it_says_then_it_goes_on(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    failed, (reading, writing) = tmp_path / "failed.txt", os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run([*COMMAND, "send", "-b", broker.bootstrap_servers, "--key-separator", ":", "--failed",
+                               str(failed), "orders"], input=b"bad\n" * 3 + b"k:v\n", stderr=writing,
+                              timeout=PROGRAM_S, check=False)
+    finally:
+        os.close(writing)
+    assert done.returncode == 1
+    assert failed.read_bytes() == b"bad\n" * 3
+    assert stored(broker) == [(b"k", b"v")]
+
+
+def test_send_when_the_settings_name_serializers_then_they_are_ignored_with_a_warning(broker: EmbeddedBroker) -> None:
+    settings = ["-P", "value.serializer=json", "-P",
+                "key.serializer=org.apache.kafka.common.serialization.ByteArraySerializer"]
+    done = CliRunner().invoke(main, ["send", "-b", broker.bootstrap_servers, *settings, "orders"], input="one\n")
+    assert done.exit_code == 0, done.output
+    assert "value.serializer is ignored" in done.output
+    assert "key.serializer" not in done.output
+    assert stored(broker) == [(None, b"one")]
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["send", "-b", "x:1", "--key-separator", "", "orders"], "it is empty"),
+    (["send", "-b", "x:1", "-P", "transactional.id=x", "orders"], "begins no transaction"),
+    (["perf", "-b", "x:1", "-P", "transactional.id=x", "orders"], "begins no transaction"),
+    (["perf", "-b", "{broker}", "-P", "max.request.size=1000", "--record-size", "2000", "orders"],
+     "max.request.size")])
+def test_command_when_it_cannot_be_done_as_asked_then_one_sentence_and_status_2(
+        broker: EmbeddedBroker, arguments: list[str], said: str) -> None:
+    done = CliRunner().invoke(main, [each.format(broker=broker.bootstrap_servers) for each in arguments])
+    assert done.exit_code == 2, done.output
+    assert said in done.output
+    assert stored(broker) == []
+
+
 @pytest.mark.parametrize(("arguments", "said"), [
     (["send", "orders"], "no broker is named"),
     (["send", "-b", "x:1", "-P", "liner.ms=5", "orders"], "linger.ms"),

@@ -57,3 +57,16 @@ def test_reporter_when_a_producer_is_made_then_it_can_read_all_numbers_until_it_
 def test_reporter_when_it_is_none_then_the_constructor_says_so(given: object, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         KafkaProducer({"bootstrap.servers": "localhost:1", "metric.reporters": [given]})
+
+
+@pytest.mark.parametrize("wrong", [
+    {"partitioner.class": "no.such:thing"}, {"pyproducer.why.socket": "/nowhere/why"},
+    {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": "/nowhere.pem"},
+    {"metric.reporters": [f"{__name__}:Reporter", lambda read: 1 / 0]}])
+def test_reporter_when_the_constructor_raises_afterwards_then_what_began_is_closed(wrong: dict[str, object]) -> None:
+    """Its thread, and the port that it listened at, stayed."""
+    Reporter.made.clear()
+    with pytest.raises(ConfigError):
+        KafkaProducer({"bootstrap.servers": "localhost:1", "client.id": "app",
+                       "metric.reporters": [f"{__name__}:Reporter"], **wrong})
+    assert all(reporter.is_closed for reporter in Reporter.made)

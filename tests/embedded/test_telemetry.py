@@ -5,15 +5,24 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pyproducer import KafkaProducer
+from pyproducer import IllegalStateError, KafkaProducer
 from pyproducer.broker import EmbeddedBroker
+from pyproducer.broker.apis import get_telemetry_subscriptions
+from pyproducer.client.request import ClientRequest, ClientResponse
+from pyproducer.common.clock import SystemClock
+from pyproducer.common.sender_log import SenderLog
+from pyproducer.observe.otlp import OtlpWriter
+from pyproducer.observe.registry import Registry
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.compression import compressor_for
 from pyproducer.record.decompression import decompress
+from pyproducer.sender import telemetry as telemetry_module
+from pyproducer.sender.telemetry import Telemetry
 from tests.support.patience import GIVE_UP_S
 
 metrics_pb2 = pytest.importorskip("opentelemetry.proto.metrics.v1.metrics_pb2")
@@ -82,6 +91,137 @@ def test_push_when_the_subscription_changed_then_it_is_asked_for_anew_by_the_sam
             assert time.monotonic() < ends
             time.sleep(0.05)
         assert asked[1].body["client_instance_id"] == producer.client_instance_id(GIVE_UP_S)
+
+
+def test_push_when_numbers_cannot_be_written_then_said_once_and_records_go_on(
+        broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """With a protobuf of another version the import in write() raised in each turn of the sender: connections were made
+    anew without end, and close() raised."""
+    def write(*_arguments: object) -> bytes:
+        raise TypeError("Descriptors cannot be created directly")
+
+    monkeypatch.setattr(OtlpWriter, "write", write)
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        producer.send("orders", b"v").result(GIVE_UP_S)
+        ends = time.monotonic() + GIVE_UP_S
+        while "cannot be written" not in caplog.text:
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+        producer.send("orders", b"v").result(GIVE_UP_S)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert pushes(broker) == []
+
+
+def test_goodbye_when_numbers_cannot_be_written_then_close_ends_in_order(
+        broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(get_telemetry_subscriptions, "PUSH_INTERVAL_MS", 600_000)
+
+    def write(*_arguments: object) -> bytes:
+        raise TypeError("Descriptors cannot be created directly")
+
+    monkeypatch.setattr(OtlpWriter, "write", write)
+    producer = KafkaProducer({"bootstrap.servers": broker.bootstrap_servers})
+    producer.send("orders", b"v")
+    producer.client_instance_id(GIVE_UP_S)
+    assert producer.close().delivered == 1
+
+
+class Polled:
+    """A client whose one node answers what the test says."""
+
+    def __init__(self) -> None:
+        self.sent: list[ClientRequest] = []
+
+    def is_ready(self, _node_id: int, _now_ms: int) -> bool:
+        return True
+
+    def api_version(self, _node_id: int, _api_key: ApiKeys) -> int:
+        return 0
+
+    def send(self, request: ClientRequest, _now_ms: int) -> None:
+        self.sent.append(request)
+
+    def answer(self, now_ms: int, **body: object) -> None:
+        request = self.sent[-1]
+        assert request.on_complete is not None
+        request.on_complete(ClientResponse(request, 0, {
+            "error_code": 0, "client_instance_id": uuid.UUID(int=7), "subscription_id": 1, "telemetry_max_bytes": 1_000,
+            "accepted_compression_types": [], "requested_metrics": ["*"], "delta_temporality": True,
+            "push_interval_ms": 1_000, **body}, received_ms=now_ms))
+
+
+@pytest.fixture
+def polled() -> tuple[Polled, Telemetry]:
+    client, registry = Polled(), Registry("app")
+    registry.node(1)
+    wire: Any = SimpleNamespace(client=client)
+    return client, Telemetry(wire=wire, registry=registry, clock=SystemClock(), request_timeout_ms=30_000,
+                             uniform=lambda low, high: low)
+
+
+@pytest.mark.parametrize("given_ms", [0, -1])
+def test_interval_when_the_broker_names_none_then_it_is_five_minutes(
+        polled: tuple[Polled, Telemetry], given_ms: int) -> None:
+    """Java's ClientTelemetryUtils.validateIntervalMs; it was 1 ms, and a request each turn."""
+    client, telemetry = polled
+    telemetry.step(0)
+    client.answer(10, push_interval_ms=given_ms)
+    assert telemetry.step(10) == 150_000
+
+
+def test_subscriptions_when_they_are_refused_as_unknown_then_not_asked_for_at_once(
+        polled: tuple[Polled, Telemetry]) -> None:
+    """The code is for pushes. As an answer to the question itself it made a request each turn."""
+    client, telemetry = polled
+    telemetry.step(0)
+    client.answer(10, error_code=117)
+    assert telemetry.step(10) == 30_000
+
+
+def test_delta_when_a_topics_row_goes_and_comes_back_then_it_is_never_below_0_and_nothing_is_kept() -> None:
+    """It was -97: the row began anew at 0, and the writer remembered the old one, for ever."""
+    registry, live = Registry("app", window_ms=1, now_ms=0), {"t"}
+    registry.live_topics(lambda: live)
+    writer = OtlpWriter(["*"], is_delta=True, began_ns=0)
+
+    def push(now_ms: int) -> list[float]:
+        found = read({"compression_type": 0, "metrics": writer.write(registry.collect(now_ms), now_ms)})
+        return [point.as_double for point in found.get("org.apache.kafka.producer.topic.record.error.total", ())]
+
+    registry.ledger.topic_row("t").record_error_total += 100
+    assert push(10) == [100]
+    size = len(writer._last)
+    live.clear()
+    registry.roll(100)
+    assert push(110) == []
+    assert len(writer._last) < size
+    live.add("t")
+    registry.ledger.topic_row("t").record_error_total += 3
+    assert push(210) == [3]
+    live.clear()
+    registry.roll(300)
+    live.add("t")
+    registry.ledger.topic_row("t").record_error_total += 2
+    assert push(310) == [2], "it came back before a push saw that it had gone"
+
+
+def test_line_when_it_is_written_in_a_turn_then_it_goes_through_the_senders_log() -> None:
+    """A handler that sends to Kafka stopped the sender, which waited for that handler's lock."""
+    assert isinstance(telemetry_module.log, SenderLog)
+
+
+def test_client_instance_id_when_it_is_asked_for_in_a_callback_then_refused(start_broker: StartBroker) -> None:
+    """It waited for max.block.ms, in the thread that it waited for."""
+    plain, raised = start_broker(topics={"orders": 1}), []
+    with KafkaProducer({"bootstrap.servers": plain.bootstrap_servers}) as producer:
+        def tell(_metadata: object, _error: object) -> None:
+            try:
+                producer.client_instance_id(0)
+            except Exception as error:
+                raised.append(type(error))
+
+        producer.send("orders", b"v", on_completion=tell).result(GIVE_UP_S)
+    assert raised == [IllegalStateError]
 
 
 def test_compressor_when_the_tests_read_pushes_then_it_is_the_one_that_wrote() -> None:

@@ -254,3 +254,16 @@ def test_15_what_happened_at_02_47(broker: EmbeddedBroker, producer: KafkaProduc
     told = at(from_json((tmp_path / "why.json").read_text()), int(began_ms))
     assert f"{datetime.fromtimestamp(began_ms / 1000):%Y-%m-%d %H:%M}" in told
     assert "1 failed" in told
+
+
+def test_errors_when_send_and_send_batch_refuse_records_then_the_producers_total_has_them(
+        start_broker: StartBroker) -> None:
+    """It had only those that failed after they were taken, where the topic's, and metrics().errors, had all."""
+    broker = start_broker(topics={"orders": 1})
+    producer = KafkaProducer({"bootstrap.servers": broker.bootstrap_servers})
+    producer.send("bad topic!", b"v")
+    producer.send_batch("bad topic!", [b"v"] * 10)
+    producer.send("orders", b"v", partition=7)
+    failed = sum(producer.close().failed.values())
+    metrics = producer.metrics()
+    assert metrics["record-error-total"] == sum(metrics.errors.values()) == failed == 12

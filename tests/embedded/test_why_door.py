@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import stat
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ from pyproducer import ConfigError, KafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.cli.main import main
 from pyproducer.observe.why import from_json
+from pyproducer.producer import why_door
 from tests.support.patience import GIVE_UP_S, PROGRAM_S
 
 KEY = "pyproducer.why.socket"
@@ -76,6 +80,61 @@ def test_path_when_another_producer_answers_there_then_it_keeps_it_and_the_secon
         with KafkaProducer(props):
             assert "another producer answers there" in caplog.text
         assert from_json(asked(str(props[KEY]))).client_id == first.client_id
+
+
+class OutOfDescriptors:
+    """A listener that has no descriptor for the first who ask."""
+
+    def __init__(self, listener: socket.socket, times: int) -> None:
+        self.listener = listener
+        self.times = times
+
+    def accept(self) -> tuple[socket.socket, object]:
+        if self.times:
+            self.times -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return self.listener.accept()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.listener, name)
+
+
+def test_door_when_there_is_no_descriptor_for_a_moment_then_it_is_told_once_and_the_door_stays_open(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The first EMFILE ended the thread, and nobody was answered any more."""
+    monkeypatch.setattr(why_door, "_PAUSE_S", 0)
+    threads: list[threading.Thread] = []
+
+    def start_thread(serve: Callable[[], None], name: str) -> None:
+        opened = serve.__self__  # type: ignore[attr-defined]  # a method
+        opened._socket = OutOfDescriptors(opened._socket, 3)
+        threads.append(threading.Thread(target=serve, name=name))
+        threads[0].start()
+
+    door = why_door.WhyDoor(str(tmp_path / "why"), lambda: "answer", start_thread)
+    assert asked(door.path) == "answer"
+    door.close()
+    threads[0].join(GIVE_UP_S)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "for now" in caplog.text
+
+
+def test_path_when_it_is_another_s_by_now_then_close_leaves_it(props: dict[str, object]) -> None:
+    """An operator moved the first socket away, and the next producer listens there."""
+    path = Path(str(props[KEY]))
+    with KafkaProducer(props):
+        path.rename(path.with_name("moved"))
+        path.write_text("another's")
+    assert path.read_text() == "another's"
+
+
+def test_path_when_it_is_relative_then_it_stays_in_the_folder_of_the_start(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with KafkaProducer({"bootstrap.servers": "127.0.0.1:1", KEY: "why"}):
+        assert (tmp_path / "why").exists()
+        monkeypatch.chdir("/")
+    assert not (tmp_path / "why").exists()
 
 
 @pytest.mark.parametrize(("name", "why"), [("file", "no socket"), ("x" * 200, "at most 107 bytes"),

@@ -106,9 +106,10 @@ def test_file_of_the_broker_when_it_makes_a_lock_then_the_list_of_locks_names_it
 def test_broad_except_when_below_callers_then_only_those_who_take_turns_have_it() -> None:
     """One that logs and goes on hides a failure from the one recovery, which follows a turn that ended half way.
 
-    Key stores are read by other people's code, which meets a damaged file with whatever comes to it.
+    Key stores are read by other people's code, which meets a damaged file with whatever comes to it. Metrics for
+    brokers are written by another package's, which may not fit what it needs; no record is to wait for them.
     """
     broad = {str(path.relative_to(PACKAGE)) for folder in ("sender", "client", "network") for path in sources(folder)
              if re.search(r"except( \(?(Base)?Exception\b.*)?:", path.read_text(encoding="ascii"))}
-    assert broad == {"sender/io_thread.py", "sender/turns.py", "network/key_store.py",
+    assert broad == {"sender/io_thread.py", "sender/turns.py", "sender/telemetry.py", "network/key_store.py",
                      "network/sasl/refreshing_login.py"}

@@ -14,6 +14,7 @@ from pyproducer.common.clock import SystemClock
 from pyproducer.common.cluster import Node
 from pyproducer.common.errors import AuthenticationError, DisconnectedError, InvalidReceiveError
 from pyproducer.network.channel import ChannelPhase
+from pyproducer.observe.registry import Registry
 from pyproducer.protocol.apis import ApiKeys
 from tests.support.patience import GIVE_UP_S
 from tests.unit.client.mock_selector import HANG_UP
@@ -36,6 +37,21 @@ def test_start_when_all_is_well_then_version_negotiation_comes_first_on_each_con
         ("-1", ApiKeys.API_VERSIONS), ("-1", ApiKeys.METADATA), ("2", ApiKeys.API_VERSIONS)]
     assert setup.selector.connects[0].server_hostname == "boot-1"
     assert setup.metadata.last_errors() == {}
+
+
+def test_close_when_connections_are_up_then_they_are_counted_as_closed():
+    """connection-count grew with each wire that was made anew, after a freeze or a turn that ended half way."""
+    registry = Registry()
+    setup = Setup(bootstrap=ONE, registry=registry)
+    setup.cluster.topics["t"] = topic_row("t", 1, 2)
+    setup.bring_up("t")
+    setup.make_ready(2)
+    setup.client.close()
+    setup.client.close()
+    rows = registry.nodes().values()
+    assert sum(row.connection_creation_total for row in rows) == 2
+    assert sum(row.connection_close_total for row in rows) == 2
+    assert sum(row.connection_failed_total for row in rows) == 0
 
 
 def test_dns_when_the_name_does_not_resolve_then_said_and_tried_again_after_the_backoff():

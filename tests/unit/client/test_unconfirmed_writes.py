@@ -312,3 +312,17 @@ def test_pace_when_it_is_never_confirmed_then_only_a_session_holds_back(lifetime
     assert writes.unconfirmed == Position(0, 0)
     assert writes.may_write(59_980)
     assert not writes.may_write(59_981)
+
+
+def test_pace_when_a_pause_ruled_out_all_of_a_session_then_the_next_one_begins_anew() -> None:
+    """One answer that took 2 s stopped a connection with sessions of 3 s for ever: the pace was kept beyond renewals,
+    nothing could be written by it, and without a write nothing was measured anew."""
+    writes = UnconfirmedWrites(LIFETIME_MS, LIFETIME_MS)
+    writes.wrote(1, 0)
+    writes.on_marker_sent(0)
+    writes.on_answer(writes.position, 2_000, is_marker=True)
+    assert not writes.may_write(2_000)
+    writes.begin_session(LIFETIME_MS, 2 * LIFETIME_MS)
+    assert writes.may_write(LIFETIME_MS)
+    writes.wrote(1, LIFETIME_MS)
+    assert not writes.may_write(LIFETIME_MS), "the first one shows how fast the broker is"

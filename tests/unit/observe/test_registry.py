@@ -92,6 +92,35 @@ def test_topics_when_metadata_forgets_one_then_its_row_goes() -> None:
     assert set(registry.of_topics(1000)) == {"busy"}
 
 
+def test_topics_when_a_reader_meets_the_end_of_a_row_then_the_next_row_is_read() -> None:
+    """The reader made windows for the topic that the sender had just forgotten, over a row of nobody, and they stayed:
+    when the topic was used again its numbers were 0 for ever."""
+    registry, live = Registry("c", window_ms=1000), {"a", "b"}
+    for topic in ("a", "b"):
+        registry.ledger.topic_row(topic).record_error_total += 1
+    registry.live_topics(lambda: live)
+    reading = registry.collect(10)
+    next(metric for metric in reading if metric.tags.get("topic") == "a")
+    live.discard("b")
+    registry.roll(1000)
+    assert {metric.value for metric in reading if metric.tags.get("topic") == "b"} <= {0}
+    live.add("b")
+    registry.ledger.topic_row("b").record_error_total += 7
+    assert registry.of_topics(1500)["b"]["record-error-total"] == 7
+    registry.roll(2000)
+    registry.ledger.topic_row("b").record_error_total += 7
+    assert registry.of_topics(2500)["b"]["record-error-total"] == 14
+
+
+def test_topics_when_a_row_is_replaced_behind_a_reader_then_its_windows_are_those_of_the_new_row() -> None:
+    registry = Registry("c", window_ms=1000)
+    registry.ledger.topic_row("t").record_error_total += 5
+    assert registry.of_topics(0)["t"]["record-error-total"] == 5
+    del registry.ledger.topics["t"]
+    registry.ledger.topic_row("t").record_error_total += 2
+    assert registry.of_topics(0)["t"]["record-error-total"] == 2
+
+
 def test_nodes_when_there_are_more_than_allowed_then_the_others_share_a_row() -> None:
     registry = Registry("c")
     for number in range(MOST_NODES + 5):

@@ -1,0 +1,101 @@
+"""Lines to records: one that makes none costs itself alone, and is kept as it came."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from pyproducer.cli.records_in import Format, LineError, Record, lines_of, records_of
+
+
+class Parts:
+    """A stream that gives what the test says at each read."""
+
+    def __init__(self, *parts: bytes) -> None:
+        self.parts = list(parts)
+
+    def read1(self, _count: int) -> bytes:
+        return self.parts.pop(0) if self.parts else b""
+
+    read = read1
+
+
+def read(text: bytes, form: Format) -> list[Record | LineError]:
+    return list(records_of(lines_of(io.BytesIO(text)), form))
+
+
+def told(found: list[Record | LineError]) -> list[tuple[int, bytes | None]]:
+    """The number and value of each record, and the number of each line without one."""
+    return [(each.number, each.value if isinstance(each, Record) else None) for each in found]
+
+
+def test_lines_when_a_line_end_comes_in_two_reads_then_it_is_no_part_of_the_line() -> None:
+    stream = Parts(b"a\r\nb\r", b"\nc", b"d\n", b"e\r", b"f\n", b"rest")
+    assert list(lines_of(stream)) == [[b"a"], [b"b"], [b"cd"], [b"e\rf"], [b"rest"]]  # type: ignore[arg-type]  # a stub
+
+
+class Counting(bytes):
+    """Bytes that count how many others they were put behind."""
+
+    copied = 0
+
+    def __radd__(self, other: bytes) -> bytes:
+        Counting.copied += len(other)
+        return other + bytes(self)
+
+
+def test_lines_when_one_is_long_then_nothing_is_copied_again_with_each_read() -> None:
+    """A line of 256 MiB was put together anew with each MiB of it."""
+    stream = Parts(*([Counting(b"x" * 100)] * 50), b"\n")
+    assert list(lines_of(stream)) == [[b"x" * 5_000]]  # type: ignore[arg-type]  # a stub
+    assert Counting.copied == 0
+
+
+@pytest.mark.parametrize("line", [b'{"value": "\\ud800"}', b"[" * 100_000, b'{"key": "\\udfff", "value": 1}', b"\xff"])
+def test_json_when_a_line_makes_no_record_then_the_others_do(line: bytes) -> None:
+    found = read(b'{"value": 1}\n' + line + b'\n{"value": 3}\n', Format("json"))
+    assert told(found) == [(1, b"1"), (2, None), (3, b"3")]
+    assert found[1].line == line
+
+
+@pytest.mark.parametrize("row", [b"1,a\rb", b"1", b"1,2,3"])
+def test_csv_when_a_row_makes_no_record_then_the_others_do(row: bytes) -> None:
+    found = read(b"id,name\n" + row + b"\n2,after\n", Format("csv", value_field="name"))
+    assert told(found) == [(2, None), (3, b"after")]
+    assert (found[0].head, found[0].line) == (b"id,name", row)
+
+
+def test_csv_when_a_field_is_long_then_it_is_taken() -> None:
+    """csv's own limit is 131,072."""
+    found = read(b"id,name\n1," + b"x" * 140_000 + b"\n", Format("csv", value_field="name"))
+    assert told(found) == [(2, b"x" * 140_000)]
+
+
+def test_csv_when_bytes_are_no_utf_8_then_they_are_stored_as_they_are_and_in_json_refused() -> None:
+    text = b"id,name\n\xe9,caf\xe9\n2,after\n"
+    first, _ = read(text, Format("csv", key_field="id", value_field="name"))
+    assert isinstance(first, Record)
+    assert (first.key, first.value) == (b"\xe9", b"caf\xe9")
+    found = read(text, Format("csv"))
+    assert told(found) == [(2, None), (3, b'{"id":"2","name":"after"}')]
+    assert found[0].line == b"\xe9,caf\xe9"
+
+
+def test_csv_when_lines_are_blank_or_rows_have_several_then_numbers_are_those_of_the_file() -> None:
+    text = b'\xef\xbb\xbfid,name\n\n1,"a\nb"\n\n2,after\n3\n\n'
+    found = read(text, Format("csv", value_field="name"))
+    assert told(found) == [(3, b"a\nb"), (6, b"after"), (7, None)]
+    assert found[0].line == b'1,"a\nb"'
+    assert found[0].head == b"id,name"
+
+
+def test_csv_when_the_row_of_names_is_none_then_nothing_below_it_is_read() -> None:
+    (refused,) = read(b"id\rx,name\n1,a\n", Format("csv"))
+    assert isinstance(refused, LineError)
+    assert refused.number == 1
+
+
+def test_csv_when_there_is_no_such_column_then_each_row_says_so() -> None:
+    (refused,) = read(b"id,name\n1,a\n", Format("csv", key_field="nme"))
+    assert "there is no column 'nme'" in str(refused)
