@@ -14,16 +14,10 @@ PATCH = (
 _OPEN = frozenset({_S.IN_TRANSACTION,""", """
 _OPEN = frozenset({_S.FATAL_ERROR, _S.IN_TRANSACTION,"""),
     Edit("transaction/transactions.py", """
-        if transaction_errors.is_fatal(error):
-            self.on_fatal_error(error)
-            return
-        with self._lock:
-            state""", """
+        if transaction_errors.is_fatal(error) and (states is _OPEN or self._position[0] in states):
+""", """
         if transaction_errors.is_fatal(error) and self._position[0] is not _S.FATAL_ERROR:
-            self.on_fatal_error(error)
-            return
-        with self._lock:
-            state"""),
+"""),
     Edit("transaction/transaction_state.py", """
     (_S.ABORTABLE_ERROR, _E.FAIL): _S.ABORTABLE_ERROR,
 """, """
