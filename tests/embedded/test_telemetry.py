@@ -113,7 +113,7 @@ def test_push_when_numbers_cannot_be_written_then_said_once_and_records_go_on(
 
 
 def test_goodbye_when_numbers_cannot_be_written_then_close_ends_in_order(
-        broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+        broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(get_telemetry_subscriptions, "PUSH_INTERVAL_MS", 600_000)
 
     def write(*_arguments: object) -> bytes:
@@ -124,6 +124,8 @@ def test_goodbye_when_numbers_cannot_be_written_then_close_ends_in_order(
     producer.send("orders", b"v")
     producer.client_instance_id(GIVE_UP_S)
     assert producer.close().delivered == 1
+    assert [record.getMessage() for record in caplog.records if record.levelname != "INFO"] == [
+        "Metrics for brokers cannot be written: no more are sent"]
 
 
 class Polled:
