@@ -1,13 +1,13 @@
 """What all metrics of all producers come to at the end, and what the log said of records in all, against what happened.
 
     record-send-total                 the records that were stored
-    record-error-total                those that failed after they were taken
+    record-error-total                those that failed, and at most those that were refused by an exception, too
     record-unretrieved-error-total    not more than nobody looked at, and what the log says
     record-retry-total                at least what was handed over again, at most what was handed over
     batch-split-total                 the batches that brokers refused as too large, and the lines in the log
     request-total, batch-total, batch-bytes-total    what connections were handed
     request-total.node-N              requests whose end was an answer, or that none came in time; their latency
-    failures in the log               as record-error-total, by topic and outcome
+    failures in the log               those that failed after they were taken, by topic and outcome
 
 Of who was struck in his send() nobody knows whether his record was taken: so much all may differ.
 
@@ -59,6 +59,7 @@ class Totals:
         self._unsure = sum(record.is_cut_off for record in workload.records)
         self._waited_ms, self._sending_ms = workload.waited_ms, workload.sending_ms
         self._refused = sum(record.refused is not None for record in workload.records)
+        self._withdrawn = sum(record.is_withdrawn for record in workload.records)
         self._told: set[bytes] = set()  # as stored
         self._stored = 0
         self._failed: list[tuple[Sent, Any]] = []
@@ -76,7 +77,8 @@ class Totals:
         # In an event loop nobody can say from outside whether a record had failed before it was taken.
         sure = [(record, error) for record, error in self._failed if not record.is_at_once and record.caller < IN_LOOP]
         self._check("record-send-total", self._stored, self._stored)
-        self._check("record-error-total", len(sure), len(self._failed))
+        self._check("record-error-total", sum(record.caller < IN_LOOP for record, _ in self._failed),
+                    len(self._failed) + self._refused + self._withdrawn)
         self._check_requests()
         self._check_retries()
         self._check_failed_lines(sure)
