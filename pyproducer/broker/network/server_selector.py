@@ -26,7 +26,6 @@ from pyproducer.broker.request.peer_address import address_text
 from pyproducer.common.errors import AuthenticationError, IllegalStateError, KafkaError
 from pyproducer.network.channel import ChannelPhase, KafkaChannel
 from pyproducer.network.channel_builder import ChannelBuilder
-from pyproducer.network.interest import READ
 from pyproducer.network.receive import NetworkReceive
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
@@ -122,7 +121,10 @@ class ServerSelector(Selector):
         self.wakeup()
 
     def take_awake(self) -> list[KafkaChannel]:
-        """Return the connections whose renewals may go on; first logins do so here."""
+        """Return the connections whose renewals may go on; first logins do so in the next poll, which tells of frames.
+
+        Their peer may have sent the next request as soon as it had the answer.
+        """
         renewing = []
         while self._awake:
             connection_id = self._awake.popleft()
@@ -132,7 +134,7 @@ class ServerSelector(Selector):
             elif channel is not None:
                 channel.is_muted = False
                 self.interest.update(channel)
-                self._poll_channel(channel, READ)
+                self._buffered[channel] = None
         return renewing
 
     # ---- muting
