@@ -204,8 +204,8 @@ path, machine, tag, allowed = sys.argv[1:]
 glibc = tuple(map(int, tag.split("_")[1:3])) if tag.startswith("many") else None
 with zipfile.ZipFile(path) as wheel:
     libraries = [name for name in wheel.namelist() if name.endswith(".so")]
-    if len(libraries) != 5:
-        print(f"{len(libraries)} libraries instead of 5")
+    if len(libraries) != 6:
+        print(f"{len(libraries)} libraries instead of 6")
     for name in libraries:
         elf = ELFFile(io.BytesIO(wheel.read(name)))
         name = name.rpartition("/")[2]
