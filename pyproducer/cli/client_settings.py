@@ -24,7 +24,8 @@ WRONG = 2
 INTERRUPTED = 130
 
 
-def _pairs(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+def pairs(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    """Read options of the form KEY=VALUE."""
     found: dict[str, str] = {}
     for text in values:
         key, equals, value = text.partition("=")
@@ -37,13 +38,46 @@ def _pairs(_context: click.Context, _parameter: click.Parameter, values: Sequenc
 def client_options(command: F) -> F:
     """Add the options to a command."""
     for option in (
-            click.option("--property", "-P", "properties", multiple=True, metavar="KEY=VALUE", callback=_pairs,
+            click.option("--property", "-P", "properties", multiple=True, metavar="KEY=VALUE", callback=pairs,
                          help="A setting that stands above the file's; may be given several times."),
             click.option("--config", "config_file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
                          help="A client.properties, as Java's."),
             click.option("--bootstrap-server", "-b", metavar="HOST:PORT", help="A broker, several with commas.")):
         command = option(command)
     return command
+
+
+def cluster_options(command: F) -> F:
+    """Add the options of a command that looks at a cluster, and sends nothing of its own accord; see `props_of`."""
+    for option in (
+            click.option("--property", "properties", multiple=True, metavar="KEY=VALUE",
+                         help="One more setting; may be given several times, and stands above the file's."),
+            click.option("--config", "path", metavar="FILE", type=click.Path(dir_okay=False),
+                         help="The producer's settings, a Java .properties file."),
+            click.option("--bootstrap-server", "servers", metavar="HOST:PORT[,...]",
+                         help="Where to begin; stands above bootstrap.servers of --config.")):
+        command = option(command)
+    return command
+
+
+def props_of(servers: str | None, path: str | None, properties: Sequence[str]) -> dict[str, object]:
+    """Return the settings that these options come to, or end the command with what is wrong with one."""
+    props: dict[str, object] = {}
+    try:
+        if path is not None:
+            props.update(read_properties(path))
+    except (OSError, ConfigError) as error:
+        raise click.BadParameter(f"it cannot be read: {error}", param_hint="--config") from error
+    for text in properties:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter("it must be KEY=VALUE", param_hint="--property")
+        props[key.strip()] = value.strip()
+    if servers is not None:
+        props["bootstrap.servers"] = servers
+    if "bootstrap.servers" not in props:
+        raise click.UsageError("give --bootstrap-server, or --config with bootstrap.servers")
+    return props
 
 
 def settings_of(bootstrap_server: str | None, config_file: str | None, properties: dict[str, str],

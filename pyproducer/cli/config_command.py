@@ -11,10 +11,10 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
 
 import click
 
+from pyproducer.cli.client_settings import pairs
 from pyproducer.common.class_names import import_object
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.secrets import shown
@@ -35,16 +35,6 @@ REFUSED = 1
 _TOLD_BELOW = ("These settings have no effect", "No setting is called", "security.protocol = ")
 
 
-def _pairs(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in values:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise click.BadParameter("it must be KEY=VALUE")  # what it is may be a secret
-        found[key.strip()] = value.strip()
-    return found
-
-
 class _Warnings(logging.Handler):
     """Keeps what the settings warn of."""
 
@@ -60,7 +50,7 @@ class _Warnings(logging.Handler):
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.option("--property", "overrides", multiple=True, metavar="KEY=VALUE", callback=_pairs,
+@click.option("--property", "overrides", multiple=True, metavar="KEY=VALUE", callback=pairs,
               help="A setting that stands above the file's; may be given several times.")
 @click.option("--given", "is_given_only", is_flag=True, help="Leave out what has its default.")
 @click.option("--load", "loads", is_flag=True, help="Import the classes and functions of your own that the file names; "

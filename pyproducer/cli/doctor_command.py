@@ -15,11 +15,10 @@ from collections.abc import Sequence
 
 import click
 
+from pyproducer.cli.client_settings import cluster_options, props_of
 from pyproducer.cli.doctor.examination import examine
 from pyproducer.cli.doctor.report import Line, Report
 from pyproducer.common.clock import SystemClock
-from pyproducer.common.errors import ConfigError
-from pyproducer.common.settings.properties import read_properties
 
 _LONGEST_TIMEOUT_S = 24 * 60 * 60
 
@@ -38,12 +37,7 @@ def _checked_timeout(_context: click.Context, _option: click.Parameter, timeout_
 
 
 @click.command()
-@click.option("--bootstrap-server", "servers", metavar="HOST:PORT[,...]",
-              help="Where to begin; stands above bootstrap.servers of --config.")
-@click.option("--config", "path", metavar="FILE", type=click.Path(dir_okay=False),
-              help="The producer's settings, a Java .properties file.")
-@click.option("--property", "properties", multiple=True, metavar="KEY=VALUE",
-              help="One more setting; may be given several times, and stands above the file's.")
+@cluster_options
 @click.option("--topic", metavar="NAME", callback=_checked_topic, help="Look at this topic, too. It is not created.")
 @click.option("--write", "writes", is_flag=True, help="Write one record to --topic.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.1, _LONGEST_TIMEOUT_S), default=10, show_default=True,
@@ -54,21 +48,7 @@ def doctor(servers: str | None, path: str | None, properties: Sequence[str], top
     """Find out, step by step, why a producer cannot send; nothing is written without --write."""
     if writes and topic is None:
         raise click.UsageError("--write needs --topic")
-    props: dict[str, object] = {}
-    try:
-        if path is not None:
-            props.update(read_properties(path))
-    except (OSError, ConfigError) as error:
-        raise click.BadParameter(f"it cannot be read: {error}", param_hint="--config") from error
-    for text in properties:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise click.BadParameter("it must be KEY=VALUE", param_hint="--property")
-        props[key.strip()] = value.strip()
-    if servers is not None:
-        props["bootstrap.servers"] = servers
-    if "bootstrap.servers" not in props:
-        raise click.UsageError("give --bootstrap-server, or --config with bootstrap.servers")
+    props = props_of(servers, path, properties)
     logging.getLogger("pyproducer").addHandler(logging.NullHandler())  # what is logged, the lines say too
 
     def tell(line: Line) -> None:

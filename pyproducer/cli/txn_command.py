@@ -21,13 +21,13 @@ from typing import Any
 
 import click
 
+from pyproducer.cli.client_settings import cluster_options, props_of
 from pyproducer.client.blocking_client import BlockingClient, login_of
 from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest, TransactionDescription
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError, KafkaError
 from pyproducer.common.printable import printable
-from pyproducer.common.settings.properties import read_properties
 from pyproducer.network.channel_builder import client_channel_builder
 from pyproducer.producer.config import ProducerConfig
 
@@ -42,18 +42,13 @@ def txn() -> None:
 
 def _with_client(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say which cluster, and a client of it as its first argument."""
-    @click.option("--bootstrap-server", "servers", metavar="HOST:PORT[,...]",
-                  help="Where to begin; stands above bootstrap.servers of --config.")
-    @click.option("--config", "path", metavar="FILE", type=click.Path(dir_okay=False),
-                  help="The producer's settings, a Java .properties file.")
-    @click.option("--property", "properties", multiple=True, metavar="KEY=VALUE",
-                  help="One more setting; may be given several times, and stands above the file's.")
+    @cluster_options
     @click.option("--timeout", "timeout_s", type=click.FloatRange(0.1, 86_400), default=30, show_default=True,
                   help="Longest time for the whole, in seconds.")
     @wraps(command)
     def run(servers: str | None, path: str | None, properties: Sequence[str], timeout_s: float, **arguments: Any
             ) -> None:
-        props = _props(servers, path, properties)
+        props = props_of(servers, path, properties)
         try:
             with _client(ProducerConfig(props), timeout_s) as client:
                 command(client, **arguments)
@@ -63,25 +58,6 @@ def _with_client(command: Callable[..., None]) -> Callable[..., None]:
             click.echo(f"{error}", err=True)
             sys.exit(_REFUSED)
     return run
-
-
-def _props(servers: str | None, path: str | None, properties: Sequence[str]) -> dict[str, object]:
-    props: dict[str, object] = {}
-    try:
-        if path is not None:
-            props.update(read_properties(path))
-    except (OSError, ConfigError) as error:
-        raise click.BadParameter(f"it cannot be read: {error}", param_hint="--config") from error
-    for text in properties:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise click.BadParameter("it must be KEY=VALUE", param_hint="--property")
-        props[key.strip()] = value.strip()
-    if servers is not None:
-        props["bootstrap.servers"] = servers
-    if "bootstrap.servers" not in props:
-        raise click.UsageError("give --bootstrap-server, or --config with bootstrap.servers")
-    return props
 
 
 @contextlib.contextmanager
