@@ -49,14 +49,12 @@ from pyproducer.hotpath import AsyncProducerBase
 from pyproducer.observe.why import Why
 from pyproducer.producer.config import CONFIG_TABLE
 from pyproducer.producer.config.producer_config import file_props
-from pyproducer.producer.consumed_offsets import to_group_metadata, to_offsets
 from pyproducer.producer.do_send import Postponed
 from pyproducer.producer.kafka_producer import K, KafkaProducer, V, not_settings
 from pyproducer.producer.live_view import PartitionState
 from pyproducer.producer.metrics import ProducerMetrics
 from pyproducer.producer.serializers import Serializing
-from pyproducer.producer.transaction_calls import AsyncTransactionBlock, TransactionCalls, ensure_transactional_id
-from pyproducer.transaction.pending_call import PendingCall
+from pyproducer.producer.transaction_calls import AsyncTransactionBlock, Call, TransactionCalls
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
 
 if TYPE_CHECKING:
@@ -276,10 +274,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
 
     async def init_transactions(self, transactional_id: str | None = None) -> None:
         """Get a producer id and an epoch for the transactional id; see KafkaProducer.init_transactions."""
-        call = "init_transactions()"
-        transactions = self._calls().transactional(call)
-        ensure_transactional_id(transactional_id)
-        await self._begin_and_wait(call, partial(transactions.initialize, transactional_id))
+        await self._make(self._calls().init(transactional_id))
 
     async def begin_transaction(self) -> None:
         """Begin a transaction: what any task sends from now on is in it; see KafkaProducer.begin_transaction."""
@@ -293,37 +288,32 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             offsets: As there.
             group_metadata: As there; of an AIOKafkaConsumer the consumer itself.
         """
-        # Here, in the loop, which the consumer belongs to.
-        found, group = to_offsets(offsets), to_group_metadata(group_metadata)
-        call = "send_offsets_to_transaction()"
-        await self._begin_and_wait(call, partial(self._calls().transactional(call).add_offsets, found, group))
+        # The offsets are read here, in the loop, which the consumer belongs to.
+        await self._make(self._calls().send_offsets(offsets, group_metadata))
 
     async def commit_transaction(self) -> None:
         """Await what is left of the transaction, and commit it; see KafkaProducer.commit_transaction.
 
         A task that is cancelled meanwhile leaves the commit going on: call it again to learn its outcome.
         """
-        call = "commit_transaction()"
-        await self._begin_and_wait(call, self._calls().transactional(call).commit)
+        await self._make(self._calls().commit())
 
     async def abort_transaction(self) -> None:
         """Give up the transaction; see KafkaProducer.abort_transaction."""
-        call = "abort_transaction()"
-        await self._begin_and_wait(call, self._calls().transactional(call).abort)
+        await self._make(self._calls().abort())
 
     async def prepare_transaction(self) -> PreparedTransaction:
         """Await what is left of the transaction, and return what another process needs to end it.
 
         See KafkaProducer.prepare_transaction.
         """
-        call = "prepare_transaction()"
-        prepared: PreparedTransaction = await self._begin_and_wait(call, self._calls().transactional(call).prepare)
+        prepared: PreparedTransaction = await self._make(self._calls().prepare())
         return prepared
 
-    async def _begin_and_wait(self, call: str, begin: Callable[[], PendingCall]) -> Any:
+    async def _make(self, call: Call) -> Any:
         # The state moves here: the thread of a task that was cancelled may come late, and would move the next one's.
         calls = self._calls()
-        return calls.told(await self._on_thread(calls.begin_of(call, begin)))
+        return calls.told(await self._on_thread(partial(calls.wait, calls.begun(call))))
 
     def _calls(self) -> TransactionCalls:
         self._bind()

@@ -347,7 +347,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             FatalProducerError: The producer can only be closed.
         """
         calls = self._present().transaction_calls
-        calls.told(calls.init(transactional_id))
+        calls.make(calls.init(transactional_id))
 
     def begin_transaction(self) -> None:
         """Begin a transaction: what is sent from now on is committed, or aborted, as a whole. It asks nobody.
@@ -380,7 +380,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             ValueError: An offset is negative, or stands for another one. Nothing was done.
         """
         calls = self._present().transaction_calls
-        calls.told(calls.send_offsets(offsets, group_metadata))
+        calls.make(calls.send_offsets(offsets, group_metadata))
 
     def commit_transaction(self) -> None:
         """Send what is left of the transaction, and commit it.
@@ -395,7 +395,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             IllegalStateError: No transaction is open.
         """
         calls = self._present().transaction_calls
-        calls.told(calls.commit())
+        calls.make(calls.commit())
 
     def abort_transaction(self) -> None:
         """Give up the transaction: records that are not on their way fail with TransactionAbortedError.
@@ -406,7 +406,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             IllegalStateError: No transaction is open, or it is being committed.
         """
         calls = self._present().transaction_calls
-        calls.told(calls.abort())
+        calls.make(calls.abort())
 
     def prepare_transaction(self) -> PreparedTransaction:
         """Send what is left of the transaction, take no more, and return what another process needs to end it.
@@ -422,7 +422,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             IllegalStateError: No transaction is open.
         """
         calls = self._present().transaction_calls
-        prepared: PreparedTransaction = calls.told(calls.prepare())
+        prepared: PreparedTransaction = calls.make(calls.prepare())
         return prepared
 
     def transaction(self) -> TransactionBlock:

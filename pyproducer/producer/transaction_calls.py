@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import own_copy
@@ -37,8 +37,20 @@ def ensure_transactional_id(transactional_id: object) -> None:
         raise TypeError(f"transactional_id must be a str that is not empty, got {transactional_id!r}")
 
 
+class Call(NamedTuple):
+    """A call that waits, and is not made yet.
+
+    Attributes:
+        name: As it is told.
+        begin: Moves the state, and returns what is waited for.
+    """
+
+    name: str
+    begin: Callable[[], PendingCall]
+
+
 class TransactionCalls:
-    """The calls of one producer. Each waits, and returns what it waited for, whose outcome `told` returns or raises.
+    """The calls of one producer: `make` them, or have the state moved (`begun`), wait, and be `told` one by one.
 
     Whoever is interrupted in between, as a task that is cancelled, may call the same again, and gets the same.
 
@@ -58,40 +70,44 @@ class TransactionCalls:
         self._metadata = metadata
         self._max_block_ms = max_block_ms
 
-    def init(self, transactional_id: str | None) -> PendingCall:
+    def init(self, transactional_id: str | None) -> Call:
         """See KafkaProducer.init_transactions."""
-        call = "init_transactions()"
-        transactions = self.transactional(call)
+        name = "init_transactions()"
+        transactions = self.transactional(name)
         ensure_transactional_id(transactional_id)
-        return self.wait(call, partial(transactions.initialize, transactional_id))
+        return Call(name, partial(transactions.initialize, transactional_id))
 
     def begin(self) -> None:
         """See KafkaProducer.begin_transaction; it waits for nothing."""
-        call = "begin_transaction()"
-        transactions = self.transactional(call)
-        self._life.run(call, transactions.begin)
+        name = "begin_transaction()"
+        transactions = self.transactional(name)
+        self._life.run(name, transactions.begin)
 
-    def send_offsets(self, offsets: Any, group_metadata: Any) -> PendingCall:
+    def send_offsets(self, offsets: Any, group_metadata: Any) -> Call:
         """See KafkaProducer.send_offsets_to_transaction."""
-        call = "send_offsets_to_transaction()"
-        transactions = self.transactional(call)
+        name = "send_offsets_to_transaction()"
+        transactions = self.transactional(name)
         found, group = to_offsets(offsets), to_group_metadata(group_metadata)
-        return self.wait(call, partial(transactions.add_offsets, found, group))
+        return Call(name, partial(transactions.add_offsets, found, group))
 
-    def prepare(self) -> PendingCall:
+    def prepare(self) -> Call:
         """See KafkaProducer.prepare_transaction."""
-        call = "prepare_transaction()"
-        return self.wait(call, self.transactional(call).prepare)
+        name = "prepare_transaction()"
+        return Call(name, self.transactional(name).prepare)
 
-    def commit(self) -> PendingCall:
+    def commit(self) -> Call:
         """See KafkaProducer.commit_transaction."""
-        call = "commit_transaction()"
-        return self.wait(call, self.transactional(call).commit)
+        name = "commit_transaction()"
+        return Call(name, self.transactional(name).commit)
 
-    def abort(self) -> PendingCall:
+    def abort(self) -> Call:
         """See KafkaProducer.abort_transaction."""
-        call = "abort_transaction()"
-        return self.wait(call, self.transactional(call).abort)
+        name = "abort_transaction()"
+        return Call(name, self.transactional(name).abort)
+
+    def make(self, call: Call) -> Any:
+        """Move the state, wait for what follows, up to max.block.ms, and return what the call gives."""
+        return self.told(self.wait(call))
 
     def told(self, pending: PendingCall) -> Any:
         """Return what a call gives, or raise why it failed: from here on its caller knows."""
@@ -113,21 +129,21 @@ class TransactionCalls:
             raise IllegalStateError(f"{call} needs a transactional producer: set transactional.id")
         return self._transactions
 
-    def begin_of(self, call: str, begin: Callable[[], PendingCall]) -> Callable[[], PendingCall]:
-        """Move the state now, in the thread of who calls; return what waits, for any thread."""
-        pending = self._life.run(call, begin)
-        return partial(self.wait, call, lambda: pending)
+    def begun(self, call: Call) -> Call:
+        """Move the state now, in the thread of who calls; what is returned only waits, in any thread."""
+        pending = self._life.run(call.name, call.begin)
+        return Call(call.name, lambda: pending)
 
-    def wait(self, call: str, begin: Callable[[], PendingCall]) -> PendingCall:
+    def wait(self, call: Call) -> PendingCall:
         """Move the state, and wait for what follows, up to max.block.ms."""
-        deadline_ms = self._life.begin_wait(call, self._max_block_ms / 1000)
-        return self._life.run(call, self._await, call, begin, deadline_ms)
+        deadline_ms = self._life.begin_wait(call.name, self._max_block_ms / 1000)
+        return self._life.run(call.name, self._await, call, deadline_ms)
 
-    def _await(self, call: str, begin: Callable[[], PendingCall], deadline_ms: int | None) -> PendingCall:
-        pending = begin()
+    def _await(self, call: Call, deadline_ms: int | None) -> PendingCall:
+        pending = call.begin()
         if not pending.wait(lambda cell: self._life.wait(cell, deadline_ms)):
             assert self._transactions is not None, "it waits for them"
-            raise transaction_errors.timed_out(call, self._max_block_ms, self._transactions.transactional_id,
+            raise transaction_errors.timed_out(call.name, self._max_block_ms, self._transactions.transactional_id,
                                                self._trouble())
         return pending
 
