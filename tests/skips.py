@@ -29,6 +29,11 @@ def of_the_unit_extra() -> bool:
     return environment == "unit" or environment.startswith("python-")
 
 
+def of_the_default_install() -> bool:
+    """Whether the environment has our wheel and its dependencies alone (tests/environments.py)."""
+    return os.environ.get("PYPRODUCER_TEST_ENVIRONMENT") == "default"
+
+
 def without_the_gil() -> bool:
     """Whether this is a free-threaded Python."""
     return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
@@ -75,6 +80,8 @@ MAY_SKIP = (
             "it runs on free-threaded Pythons (.github/workflows/test.yml)"),
     MaySkip(of_the_unit_extra, "tests/unit/", r"pyarrow|botocore|pyjks|jks|pyspark|mypy|jedi|pyright|is not here",
             "other packages' own code; the project's environment has it"),
+    MaySkip(of_the_default_install, "tests/contract/", r"could not import '(confluent_kafka|trio)'",
+            "the project's environment has it"),
     MaySkip(anywhere, "tests/embedded/test_acls.py", r"no IPv6",
             "unit/broker/request/test_peer_address.py says it, too"),
     MaySkip(without_the_gil, "tests/unit/hotpath/test_spare_storage.py", r"a Python without the GIL",

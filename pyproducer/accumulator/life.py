@@ -97,6 +97,7 @@ class Life:
         locks: What was given.
         state: Where it is; written here only.
         sender_ident: The ident of the sender thread, 0 before it runs and when it did its last act.
+        sender_cpu_clock: The number of the clock of its CPU time; None where there is none, before and after as above.
         cause: Why it died, or None.
         is_over: Whether the sender thread did its last act: every outcome is decided, every part closed.
         inside: By ident the threads that are in the middle of a call, while they have the lock. Written here only.
@@ -117,6 +118,7 @@ class Life:
         self.tally: DeliveryTally = DeliveryTally(locks=locks) if tally is None else tally
         self.state: LifeState = LifeState.OPEN
         self.sender_ident: int = _NOBODY
+        self.sender_cpu_clock: int | None = None
         self.cause: BaseException | None = None
         self.is_over: bool = False
         self.inside: dict[int, LockType] = {}
@@ -196,7 +198,7 @@ class Life:
             self._move(LifeState.CLOSED)
             self.is_over = True
         # Before who waits goes on: the next thread that begins may get this ident, and is in no callback.
-        self.sender_ident = _NOBODY
+        self.sender_ident, self.sender_cpu_clock = _NOBODY, None
         self.take_turn = None  # a future that the application keeps has this life, and shall not keep the sender by it
         self._over.ring()
 
@@ -213,6 +215,7 @@ class Life:
         self._is_closed_in_child = rebuilds and not self.is_open
         self.state = LifeState.FORKED
         self.sender_ident = self.loop_ident = _NOBODY
+        self.sender_cpu_clock = None
         self._over.ring()
 
     def release_locks_in_child(self) -> None:

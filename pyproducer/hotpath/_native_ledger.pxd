@@ -8,7 +8,7 @@ Source:  _python_ledger.py.
 
 cimport cython
 
-cdef long long _LATE, _ORDER, _CALLBACK, _CODEC, _REASON_COUNT, _BUCKET_COUNT, _TIMELINE_LENGTH, _SAME_MS, _WIDTH, _MOST
+cdef long long _SLOT, _LATE, _ORDER, _CALLBACK, _CODEC, _REASON_COUNT, _BUCKET_COUNT, _TIMELINE_LENGTH, _SAME_MS, _WIDTH, _MOST
 
 
 @cython.final
@@ -110,6 +110,7 @@ cdef class Ledger:
     cdef public long long now_ms
     cdef public long long tell_ms
     cdef public long long tells_from_ms
+    cdef public long long compresses_from_ms
     cdef readonly long long ended_total
     cdef readonly long long stored_batch_total
     cdef readonly long long stored_record_total
@@ -125,7 +126,7 @@ cdef class Ledger:
     cpdef TopicRow topic_row(self, object topic)
     cpdef waited_outside(self, Story story, long long now_ms)
     @cython.locals(count=cython.longlong, share_us=cython.longlong, sent_ms=cython.longlong, begin_ms=cython.longlong,
-                   due_ms=cython.longlong, held_by=cython.longlong, story=Story)
+                   due_ms=cython.longlong, held_by=cython.longlong, busy_with=cython.longlong, story=Story)
     cpdef on_sent(self, NodeRow node, object batches, long long now_ms, long long codec_ms)
     @cython.locals(story=Story, records=cython.longlong, attempts=cython.longlong, raw_bytes=cython.longlong,
                    size_bytes=cython.longlong, is_stored=cython.bint, ended_ms=cython.longlong,

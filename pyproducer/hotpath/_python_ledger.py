@@ -36,7 +36,8 @@ STORED, FAILED = 1, 2
 
 BUCKETS = 168
 # The same for the compiled ones, who have these as numbers of C.
-_LATE, _ORDER, _CALLBACK, _CODEC, _REASON_COUNT, _BUCKET_COUNT = LATE, ORDER, CALLBACK, CODEC, REASONS, BUCKETS
+_SLOT, _LATE, _ORDER, _CALLBACK, _CODEC = SLOT, LATE, ORDER, CALLBACK, CODEC
+_REASON_COUNT, _BUCKET_COUNT = REASONS, BUCKETS
 _TIMELINE_LENGTH = 64
 _SAME_MS = 50       # a pause as short as this between two waits of one kind is part of the wait
 
@@ -296,6 +297,7 @@ class Ledger:
     Attributes:
         now_ms: The sender's time: when an answer came, or a turn began.
         tell_ms: How long telling the present answer's outcomes took.
+        compresses_from_ms: Since when batches are drained and compressed; 0 while none is.
         tells_from_ms: Since when outcomes are told, callbacks included; 0 while none is.
         sender: What kept the sender thread itself.
         metadata: What records waited for that had no topic or partition yet.
@@ -306,9 +308,10 @@ class Ledger:
         ended_total: How many stories there were in all; the ring has the last of them.
     """
 
-    __slots__ = ("_capacity", "_columns", "_ended", "_most_topics", "_others", "delivery", "ended_total", "linger_ms",
-                 "metadata", "now_ms", "places", "queue", "raw_byte_total", "sender", "stage_ms", "stored_batch_total",
-                 "stored_byte_total", "stored_record_total", "tell_ms", "tells_from_ms", "topics")
+    __slots__ = ("_capacity", "_columns", "_ended", "_most_topics", "_others", "compresses_from_ms", "delivery",
+                 "ended_total", "linger_ms", "metadata", "now_ms", "places", "queue", "raw_byte_total", "sender",
+                 "stage_ms", "stored_batch_total", "stored_byte_total", "stored_record_total", "tell_ms",
+                 "tells_from_ms", "topics")
 
     def __init__(self, capacity: int = 1, linger_ms: int = 0, most_topics: int = 1, others: str = "") -> None:
         self._capacity: int = capacity
@@ -321,6 +324,7 @@ class Ledger:
         self.now_ms: int = 0
         self.tell_ms: int = 0
         self.tells_from_ms: int = 0
+        self.compresses_from_ms: int = 0
         self.ended_total: int = 0
         self.stored_batch_total: int = 0
         self.stored_record_total: int = 0
@@ -389,8 +393,10 @@ class Ledger:
             story.reason = 0
             if story.wait_ms > 0:
                 story.reason = node.held.main_reason(due_ms, now_ms)
-                if story.reason == _LATE:
-                    story.reason = self.sender.main_reason(due_ms, now_ms)
+                if story.reason == _LATE or story.reason == _SLOT:  # who is busy reads no answer, which frees a slot
+                    busy_with = self.sender.main_reason(due_ms, now_ms)
+                    if busy_with != _LATE:
+                        story.reason = busy_with
                 if story.reason == _LATE and held_by == _ORDER:
                     story.reason = _ORDER
 

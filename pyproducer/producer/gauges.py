@@ -7,12 +7,11 @@ Source:  Java BufferPool, KafkaProducer, AppInfoParser (4.1): buffer-*, waiting-
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pyproducer.accumulator.life import Life, LifeState
-from pyproducer.common.clock import Clock, cpu_clock_of_this_thread, process_cpu_ms, thread_cpu_ms
+from pyproducer.common.clock import Clock, process_cpu_ms, thread_cpu_ms
 from pyproducer.common.version import __version__
 from pyproducer.hotpath import IMPL
 from pyproducer.network.sasl.mechanism import Login
@@ -154,11 +153,11 @@ class _Cpu:
 
     def __init__(self, life: Life) -> None:
         self._life = life
-        self._clock_id: int | None = None
+        self._sender_ms = 0
 
     def read_ms(self) -> tuple[int, int]:
         """Return both in ms; the second is 0 where the system does not tell of threads."""
-        # Only the thread itself may ask for its clock's number: that of one that has ended may crash the process.
-        if self._clock_id is None and threading.get_ident() == self._life.sender_ident:
-            self._clock_id = cpu_clock_of_this_thread()
-        return process_cpu_ms(), 0 if self._clock_id is None else thread_cpu_ms(self._clock_id)
+        clock_id = self._life.sender_cpu_clock
+        if clock_id is not None:
+            self._sender_ms = max(self._sender_ms, thread_cpu_ms(clock_id))
+        return process_cpu_ms(), self._sender_ms

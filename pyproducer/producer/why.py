@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyproducer.accumulator.batch_state import BatchState
 from pyproducer.common.cluster import address_text
-from pyproducer.hotpath import CALLBACK, COLUMNS, CONNECTION, LATE, METADATA, NAME
+from pyproducer.hotpath import CALLBACK, CODEC, COLUMNS, CONNECTION, LATE, METADATA, NAME, SLOT
 from pyproducer.observe.registry import STORIES
 from pyproducer.observe.why import Material, Piece, Setting, Why, explain, to_json
 from pyproducer.producer.live_view import NO_PARTITION
@@ -99,7 +99,7 @@ def _live_piece(batch: ProducerBatch, linger_ms: int, now_ms: int, runtime: Prod
                       retry_ms=story.sent_ms - story.first_sent_ms, floor_ms=max(node.floor_ms, 0))
         waits_again = batch.state in (BatchState.RETRY, BatchState.DRAINED)
         values["retry_ms" if waits_again else "wire_ms"] += max(0, now_ms - story.sent_ms)
-        values["busy_ms"] = _in_callbacks_ms(runtime, story.sent_ms, now_ms)
+        values["busy_ms"] = sum(_busy_ms(runtime, what, story.sent_ms, now_ms) for what in (CALLBACK, CODEC))
     else:
         begin_ms = story.opened_ms + story.room_ms
         lingers_ms = min(linger_ms, max(0, now_ms - begin_ms)) if not story.room_ms else 0
@@ -114,16 +114,18 @@ def _present_reason(batch: ProducerBatch, from_ms: int, now_ms: int, runtime: Pr
         return METADATA
     node = runtime.registry.nodes().get(leader.node_id)  # Registry.node makes rows, which is the sender's alone
     reason = LATE if node is None else node.held.main_reason(from_ms, now_ms)
-    if reason == LATE and 2 * _in_callbacks_ms(runtime, from_ms, now_ms) >= now_ms - from_ms:
-        return CALLBACK
+    if reason in (LATE, SLOT):  # who is busy reads no answer, which frees a slot
+        for busy_with in (CALLBACK, CODEC):
+            if 2 * _busy_ms(runtime, busy_with, from_ms, now_ms) >= now_ms - from_ms:
+                return busy_with
     return reason
 
 
-def _in_callbacks_ms(runtime: ProducerRuntime, from_ms: int, now_ms: int) -> int:
-    """Return for how much of a time the sender thread was in callbacks, the one that it is in now included."""
+def _busy_ms(runtime: ProducerRuntime, busy_with: int, from_ms: int, now_ms: int) -> int:
+    """Return for how much of a time the sender thread was in callbacks, or compressed, as it may do now."""
     ledger = runtime.registry.ledger
-    since_ms = ledger.tells_from_ms
-    return ledger.sender.overlap_ms(CALLBACK, from_ms, now_ms) + (
+    since_ms = ledger.tells_from_ms if busy_with == CALLBACK else ledger.compresses_from_ms
+    return ledger.sender.overlap_ms(busy_with, from_ms, now_ms) + (
         max(0, now_ms - max(from_ms, since_ms)) if since_ms else 0)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
-from pyproducer.common.clock import NEVER_MS, Clock
+from pyproducer.common.clock import NEVER_MS, Clock, cpu_clock_of_this_thread
 from pyproducer.common.errors import KafkaError, ProducerClosedError
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.threads import StartThread, start_daemon
@@ -129,6 +129,7 @@ class IoThread:
         if not self._first.acquire(blocking=False) or self._life.state is LifeState.FORKED:
             return
         self._life.sender_ident = threading.get_ident()
+        self._life.sender_cpu_clock = cpu_clock_of_this_thread()
         try:
             while self.take_turn():
                 if self._life.take_turn is not None:

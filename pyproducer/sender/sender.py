@@ -247,19 +247,20 @@ class Sender:
                 self._held_up.note(node.node_id, client.held_up_by(node.node_id, now_ms), now_ms)
         next_check_ms = check.next_ready_check_delay_ms
         is_changed = bool(nodes) and next_check_ms != NEVER_MS  # what was to linger or to back off may be gone
-        is_first = True
+        is_first, ledger = True, self._registry.ledger
         while nodes:
             # One request holds one batch of a partition. Several rounds fill the connection up to its limit in one
             # turn; what stays behind waits for an answer, and the answer ends the poll. The first takes along what
             # lingers, the others only what is due: requests of nearly empty batches cost as much as full ones.
             drained = []
-            began_ms = self._completion.clock.now_ms() if self._compresses else 0
+            if self._compresses:
+                ledger.compresses_from_ms = self._completion.clock.now_ms()
             for node in nodes:
                 batches, has_more = self._accumulator.drain(
                     node.node_id, check.partitions[node.node_id], self._max_request_size_bytes, now_ms,
                     only_due=not is_first)
                 drained.append((node, batches, has_more))
-            codec_ms = self._count_codec(began_ms) if self._compresses else 0
+            codec_ms = self._count_codec() if self._compresses else 0
             nodes, is_first = [], False
             for node, batches, has_more in drained:
                 if batches:
@@ -274,11 +275,13 @@ class Sender:
             next_check_ms = self._accumulator.ready(cluster, now_ms).next_ready_check_delay_ms
         return min(timeout_ms, next_check_ms, check.next_expiry_delay_ms)
 
-    def _count_codec(self, began_ms: int) -> int:
-        now_ms = self._completion.clock.now_ms()
+    def _count_codec(self) -> int:
+        """Note how long what was drained took to be compressed; return it, in ms."""
+        ledger, now_ms = self._registry.ledger, self._completion.clock.now_ms()
+        began_ms, ledger.compresses_from_ms = ledger.compresses_from_ms, 0
         if now_ms > began_ms:
             self._registry.producer.codec_ms_total += now_ms - began_ms
-            self._registry.ledger.sender.note(CODEC, began_ms, now_ms)
+            ledger.sender.note(CODEC, began_ms, now_ms)
         return now_ms - began_ms
 
     def _send(self, node_id: int, batches: Sequence[ProducerBatch], cluster: Cluster, now_ms: int,

@@ -75,13 +75,12 @@ class Cluster:
         return [record for record in read_topic(self.bootstrap_servers, topic)
                 if partition is None or record.partition == partition]
 
-    def committed(self, topic: str) -> list[bytes]:
+    def committed(self, topic: str, *, is_one_open: bool = False) -> list[bytes]:
         """Return the values that a consumer sees who reads committed records, by partition and offset."""
-        from tests.support.log_checker import read_topic as read_by_librdkafka
+        from tests.support.log_checker import read_committed
 
-        records = read_by_librdkafka(self.bootstrap_servers, topic,
-                                     consumer_settings={"isolation.level": "read_committed"})
-        return [record.value or b"" for record in records]
+        return [record.value or b"" for record in read_committed(self.bootstrap_servers, topic,
+                                                                 is_one_open=is_one_open)]
 
     def await_log(self, topic: str, count: int) -> list[ConsumedRecord]:
         """Wait until a topic has so many records, for senders that are not told; return all that it has then."""

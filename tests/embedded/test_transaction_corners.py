@@ -32,6 +32,15 @@ StartBroker = Callable[..., EmbeddedBroker]
 Connect = Callable[..., KafkaProducer]
 
 
+def initialised(producer: KafkaProducer) -> None:
+    """Initialise a producer whose max.block.ms may be short for a loaded machine."""
+    while True:
+        try:
+            return producer.init_transactions()
+        except KafkaTimeoutError:
+            pass
+
+
 @pytest.fixture
 def connect() -> Iterator[Connect]:
     """Make initialised transactional producers; closed at the end."""
@@ -42,7 +51,7 @@ def connect() -> Iterator[Connect]:
         producers.append(KafkaProducer({
             **PROPS, "bootstrap.servers": broker.bootstrap_servers, "transactional.id": transactional_id,
             **{name.replace("_", "."): value for name, value in props.items()}}, value_serializer=serializer))
-        producers[-1].init_transactions()
+        initialised(producers[-1])
         return producers[-1]
 
     yield make
@@ -292,12 +301,7 @@ def test_close_when_what_goes_on_fails_meanwhile_then_the_transaction_is_aborted
     broker = start_broker(topics={"orders": 2})
     producer = KafkaProducer({**PROPS, "bootstrap.servers": broker.bootstrap_servers, "transactional.id": "shop",
                               "max.block.ms": 300})
-    while True:
-        try:
-            producer.init_transactions()
-            break
-        except KafkaTimeoutError:
-            pass
+    initialised(producer)
     producer.begin_transaction()
     producer.send("orders", b"stored", partition=0).result(GIVE_UP_S)
     held = broker.faults.on("Produce", topic="orders", partition=1).hold().error("TOPIC_AUTHORIZATION_FAILED")

@@ -24,7 +24,7 @@ from tests.support import killed_transactions, late_requests, zombie
 from tests.support.java_reader import read_committed as read_by_java
 from tests.support.kafka_server import KafkaServer
 from tests.support.late_requests import PROPS
-from tests.support.log_checker import read_topic
+from tests.support.log_checker import read_committed
 from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import RawClient
 from tests.support.raw_transactions import RawTransactions
@@ -77,8 +77,7 @@ SERVERS = pytest.mark.parametrize("server", [0, pytest.param(1, marks=pytest.mar
 
 
 def committed(server: KafkaServer, topic: str) -> list[bytes]:
-    return [record.value or b"" for record in read_topic(
-        server.bootstrap_servers, topic, consumer_settings={"isolation.level": "read_committed"})]
+    return [record.value or b"" for record in read_committed(server.bootstrap_servers, topic)]
 
 
 def new_producer(server: KafkaServer, transactional_id: str, **props: Any) -> KafkaProducer:
@@ -295,8 +294,8 @@ def test_processes_when_they_are_killed_then_each_transaction_is_seen_whole_or_n
     story = killed_transactions.run(server.bootstrap_servers, topic_name, topic_name, count=1000, partitions=3,
                                     seed=SEED)
     print(f"{len(story.fates)} transactions, {story.kills} processes killed, {story.in_doubt} during a commit")
-    by_librdkafka = [(record.partition, record.value or b"") for record in read_topic(
-        server.bootstrap_servers, topic_name, consumer_settings={"isolation.level": "read_committed"})]
+    by_librdkafka = [(record.partition, record.value or b"")
+                     for record in read_committed(server.bootstrap_servers, topic_name)]
     killed_transactions.check(story, by_librdkafka, SEED)
     assert sorted(read_by_java(server.bootstrap_servers, topic_name)) == sorted(by_librdkafka)
     assert story.kills >= 100

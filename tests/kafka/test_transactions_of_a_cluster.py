@@ -12,7 +12,7 @@ from tests.support import killed_transactions, passing_on
 from tests.support.java_reader import read_committed as read_by_java
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_server import KafkaServer
-from tests.support.log_checker import read_topic as read_by_librdkafka
+from tests.support.log_checker import read_committed
 
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("kafka")
@@ -59,8 +59,8 @@ def test_processes_and_nodes_when_they_are_killed_then_each_transaction_is_seen_
         assert nodes_die.problem is None
         print(f"{len(story.fates)} transactions, {story.kills} processes killed, {story.in_doubt} during a commit, "
               f"{nodes_die.kills} times a node")
-        seen = [(record.partition, record.value or b"") for record in read_by_librdkafka(
-            cluster.bootstrap_servers, topic_name, consumer_settings={"isolation.level": "read_committed"})]
+        seen = [(record.partition, record.value or b"")
+                for record in read_committed(cluster.bootstrap_servers, topic_name)]
         killed_transactions.check(story, seen, SEED)
         assert sorted(read_by_java(cluster.bootstrap_servers, topic_name)) == sorted(seen)
         assert nodes_die.kills >= 3

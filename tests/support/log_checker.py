@@ -45,6 +45,24 @@ def read_topic(bootstrap_servers: str, topic: str, *, consumer_settings: Mapping
     return sorted(iter_topic(bootstrap_servers, topic, consumer_settings=consumer_settings, timeout_s=timeout_s))
 
 
+def read_committed(bootstrap_servers: str, topic: str, *, is_one_open: bool = False) -> list[StoredRecord]:
+    """Read what a consumer sees of a topic who reads committed records.
+
+    A broker answers EndTxn before the markers are written, so it waits until no transaction of the topic is open.
+
+    Args:
+        bootstrap_servers: Of the cluster.
+        topic: The topic.
+        is_one_open: Whether a transaction is left open on purpose: nothing is waited for then.
+
+    Raises:
+        TimeoutError: The topic is not there, a transaction stays open, or not all was read in time.
+    """
+    if not is_one_open:
+        _await_markers(bootstrap_servers, topic)
+    return read_topic(bootstrap_servers, topic, consumer_settings={"isolation.level": "read_committed"})
+
+
 def iter_topic(bootstrap_servers: str, topic: str, *, consumer_settings: Mapping[str, object] | None = None,
                timeout_s: float = GIVE_UP_S) -> Iterator[StoredRecord]:
     """Yield every record of a topic as it comes; those of a partition in their order.
@@ -138,6 +156,27 @@ def _watermarks(consumer: object, partition: object, deadline: float) -> tuple[i
             time.sleep(0.05)
         else:
             return low, high
+
+
+def _await_markers(bootstrap_servers: str, topic: str) -> None:
+    """Wait until the last stable offset of each partition is its high watermark."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    deadline = time.monotonic() + GIVE_UP_S
+    all_records, stable_records = (Consumer({
+        "bootstrap.servers": bootstrap_servers, "group.id": "log-checker", "log_level": 0, "isolation.level": level})
+        for level in ("read_uncommitted", "read_committed"))
+    try:
+        for number in _partitions(all_records, topic, deadline):
+            partition = TopicPartition(topic, number)
+            _, end = _watermarks(all_records, partition, deadline)
+            while (stable := _watermarks(stable_records, partition, deadline)[1]) < end:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{topic}-{number}: a transaction is open at {stable}, before the end {end}")
+                time.sleep(0.01)
+    finally:
+        all_records.close()
+        stable_records.close()
 
 
 def _read(consumer: object, wanted: dict[int, int], deadline: float, topic: str) -> Iterator[StoredRecord]:
