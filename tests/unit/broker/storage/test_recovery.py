@@ -288,7 +288,7 @@ def test_files_when_the_log_is_not_opened_then_none_is_left_open(
     paths = [write(directory, 0, stored(0)), write(directory, 2, stored(3))]
     with pytest.raises(ConfigError):
         recover()
-    assert closed[:2] == paths
+    assert [path for path in closed if path.parent == directory][:2] == paths  # the collector may close others' now
 
 
 @pytest.mark.parametrize("damage", [slice(16, 17), slice(0, 8), slice(8, 12), slice(70, 71)],
