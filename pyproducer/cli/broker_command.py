@@ -7,7 +7,6 @@ Source:  ours.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import signal
@@ -93,17 +92,14 @@ def broker(brokers: int, host: str | None, port: int | None, advertised_host: st
     try:
         cluster = InProcessCluster(ClusterOptions(
             brokers, data_dir, topics, cluster_settings(settings, host, port, advertised_host)))
-        # A pipe, and no threading.Event: a second signal may come in the middle of the first one's set(), which has a
-        # lock then that nobody gives back.
+        # The interpreter writes to this pipe whichever thread a signal comes to. A threading.Event would not do: the
+        # second of two signals may come in the middle of the first one's set(), which has a lock then that nobody
+        # gives back, and a signal that comes to another thread wakes nobody who waits in the main one.
         wanted, want = os.pipe()
         os.set_blocking(want, False)
-
-        def on_signal(_number: int, _frame: FrameType | None) -> None:
-            with contextlib.suppress(BlockingIOError):  # it was said often enough
-                os.write(want, b".")
-
+        signal.set_wakeup_fd(want, warn_on_full_buffer=False)
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, on_signal)
+            signal.signal(number, _on_signal)
         cluster.start()
         if control_port is not None:
             try:
@@ -123,6 +119,10 @@ def broker(brokers: int, host: str | None, port: int | None, advertised_host: st
     if control is not None:
         control.stop()
     cluster.stop()
+
+
+def _on_signal(_number: int, _frame: FrameType | None) -> None:
+    """Nothing is left to do: the interpreter wrote to the pipe."""
 
 
 def cluster_settings(settings: Mapping[str, str], host: str | None, port: int | None,

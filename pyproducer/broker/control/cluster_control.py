@@ -16,6 +16,7 @@ from pyproducer.broker.control.fault_control import Faults, api_id_of
 from pyproducer.broker.control.nodes import PartitionView
 from pyproducer.broker.control.observations import LoggedRequest
 from pyproducer.broker.network.socket_server import ConnectionInfo
+from pyproducer.common.errors import ConfigError
 from pyproducer.network.sasl.scram_formatter import MIN_ITERATIONS
 from pyproducer.protocol.apis import ApiKeys
 
@@ -193,6 +194,10 @@ class ClusterControl:
             ConfigError: Not a release that the table has.
         """
         if versions is not None and not isinstance(versions, str):
+            for found in versions.values():
+                if found is not None and not (isinstance(found, (tuple, list)) and len(found) == 2
+                                              and all(isinstance(version, int) for version in found)):
+                    raise ConfigError("versions", found, "of each API the first and the last: (0, 9), or None")
             versions_by_id: Any = {str(api_id_of(api)): None if found is None else list(found)
                                    for api, found in versions.items()}
         else:

@@ -33,6 +33,7 @@ from pyproducer.common.errors import ConfigError, IllegalStateError, KafkaError,
 
 _logger = logging.getLogger(__name__)
 _MOST_BYTES = 1 << 20
+_MOST_DISCARDED_BYTES = 64 << 20
 _IDLE_S = 60
 
 
@@ -178,6 +179,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Transfer-Encoding") is not None:
             self._refuse(HTTPStatus.LENGTH_REQUIRED, "the body comes with a Content-Length, in one piece")
         if int(length) > _MOST_BYTES:
+            left = min(int(length), _MOST_DISCARDED_BYTES)  # who is still sending does not hear an answer
+            while left > 0 and (piece := self.rfile.read(min(left, _MOST_BYTES))):
+                left -= len(piece)
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
                          f"the body has {length} bytes, and may have {_MOST_BYTES}")
         text = self.rfile.read(int(length))
