@@ -8,9 +8,9 @@ Source:  ours.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -19,12 +19,15 @@ import click
 
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.listener import address_text, parse_listeners, without
+from pyproducer.broker.control.control_calls import ControlCalls
+from pyproducer.broker.control.control_port import ControlPort
 from pyproducer.broker.control.in_process import ClusterOptions, InProcessCluster
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.settings.properties import read_properties
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
+CONTROL_TOKEN = "PYPRODUCER_CONTROL_TOKEN"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -71,32 +74,55 @@ def _settings(_context: click.Context, _parameter: click.Parameter, values: Sequ
               help="Create this topic; may be given several times.")
 @click.option("--config", "settings", multiple=True, metavar="FILE|KEY=VALUE", callback=_settings,
               help="A file like server.properties, or a setting under Kafka's name; may be given several times.")
+@click.option("--control-port", type=click.IntRange(0, 65535),
+              help="Also listen for tests in any language: faults, clock, nodes, requests over HTTP; 0 for any port.")
+@click.option("--control-host", default="127.0.0.1", show_default=True,
+              help="Where --control-port is; on an address that others reach it asks for the token in "
+                   "PYPRODUCER_CONTROL_TOKEN.")
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), default="warning", show_default=True,
               help="What is logged to stderr.")
 def broker(brokers: int, host: str | None, port: int | None, advertised_host: str | None, data_dir: str | None,
-           salvage: bool, topics: Mapping[str, int], settings: Mapping[str, str], log_level: str) -> None:
+           salvage: bool, topics: Mapping[str, int], settings: Mapping[str, str], control_port: int | None,
+           control_host: str, log_level: str) -> None:
     """Run a Kafka broker for tests, laptops and containers until Ctrl-C."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if salvage:
         settings = {**settings, "salvage.damaged.logs": "true"}
+    control = None
     try:
         cluster = InProcessCluster(ClusterOptions(
             brokers, data_dir, topics, cluster_settings(settings, host, port, advertised_host)))
-        stop_requested = threading.Event()
-
-        def on_signal(_number: int, _frame: FrameType | None) -> None:
-            stop_requested.set()
-
+        # The interpreter writes to this pipe whichever thread a signal comes to. A threading.Event would not do: the
+        # second of two signals may come in the middle of the first one's set(), which has a lock then that nobody
+        # gives back, and a signal that comes to another thread wakes nobody who waits in the main one.
+        wanted, want = os.pipe()
+        os.set_blocking(want, False)
+        signal.set_wakeup_fd(want, warn_on_full_buffer=False)
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, on_signal)
+            signal.signal(number, _on_signal)
         cluster.start()
+        if control_port is not None:
+            try:
+                control = ControlPort(ControlCalls(cluster), control_host, control_port,
+                                      os.environ.get(CONTROL_TOKEN) or None)
+            except ConfigError:
+                cluster.stop()
+                raise
     except ConfigError as error:
         click.echo(f"pyproducer broker: {error}", err=True)
         sys.exit(2)
     click.echo(f"pyproducer broker listens on {_addresses(cluster)}; data in {cluster.data_dir}; topics: "
-               f"{_topics_text(cluster.topics())}; Ctrl-C stops it")
-    stop_requested.wait()
+               f"{_topics_text(cluster.topics())}; "
+               + (f"control port {address_text(control_host)}:{control.port}; " if control is not None else "")
+               + "Ctrl-C stops it")
+    os.read(wanted, 1)
+    if control is not None:
+        control.stop()
     cluster.stop()
+
+
+def _on_signal(_number: int, _frame: FrameType | None) -> None:
+    """Nothing is left to do: the interpreter wrote to the pipe."""
 
 
 def cluster_settings(settings: Mapping[str, str], host: str | None, port: int | None,

@@ -50,11 +50,11 @@ def client_options(command: F) -> F:
 def cluster_options(command: F) -> F:
     """Add the options of a command that looks at a cluster, and sends nothing of its own accord; see `props_of`."""
     for option in (
-            click.option("--property", "properties", multiple=True, metavar="KEY=VALUE",
+            click.option("--property", "-P", "properties", multiple=True, metavar="KEY=VALUE",
                          help="One more setting; may be given several times, and stands above the file's."),
             click.option("--config", "path", metavar="FILE", type=click.Path(dir_okay=False),
                          help="The producer's settings, a Java .properties file."),
-            click.option("--bootstrap-server", "servers", metavar="HOST:PORT[,...]",
+            click.option("--bootstrap-server", "-b", "servers", metavar="HOST:PORT[,...]",
                          help="Where to begin; stands above bootstrap.servers of --config.")):
         command = option(command)
     return command

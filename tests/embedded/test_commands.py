@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pyproducer import ErrorCode
+from pyproducer import ErrorCode, KafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.cli.main import main
 from pyproducer.testing import read_topic
@@ -183,7 +183,8 @@ def test_perf_when_it_is_done_then_rate_percentiles_chart_and_why_are_printed(br
     assert done.stderr == ""
 
 
-def in_terminal(arguments: list[str], until: str, then: Callable[[subprocess.Popen[bytes]], None]) -> tuple[int, str]:
+def in_terminal(arguments: list[str], until: str = "",
+                then: Callable[[subprocess.Popen[bytes]], object] = lambda _program: None) -> tuple[int, str]:
     """Run a command in a terminal; when it has said `until`, do something; return its status and all it said."""
     ours, theirs = pty.openpty()
     # Who runs the tests in the background of a shell has Ctrl-C ignored, and so would the command.
@@ -208,7 +209,8 @@ def in_terminal(arguments: list[str], until: str, then: Callable[[subprocess.Pop
         ends = time.monotonic() + GIVE_UP_S
         while until.encode() not in b"".join(said):
             assert time.monotonic() < ends, b"".join(said)
-            assert program.poll() is None, b"".join(said)
+            if program.poll() is not None:
+                break
             time.sleep(0.02)
         then(program)
         assert program.stdin is not None
@@ -229,6 +231,69 @@ def test_perf_when_it_is_interrupted_in_a_terminal_then_it_ends_with_what_it_did
     assert status == 130, said
     assert "interrupted: " in said
     assert "records of 100 bytes stored" in said
+    assert "Traceback" not in said
+
+
+COMMANDS = {
+    "send": (["send", "-b", "{servers}", "orders"], b"one\ntwo\n", "2 stored, 0 failed in "),
+    "perf": (["perf", "-b", "{servers}", "--records", "1000", "orders"], b"", "1,000 records of 100 bytes stored"),
+    "config": (["config", "{folder}/client.properties"], b"", "linger.ms  "),
+    "doctor": (["doctor", "-b", "{servers}", "--topic", "orders"], b"", "orders"),
+    "txn": (["txn", "list", "-b", "{servers}"], b"", "shop  CompleteCommit"),
+    "why": (["why", "{folder}/why.json"], b"", "1 batches"),
+    "version": (["version"], b"", "pyproducer "),
+}
+
+
+@pytest.mark.parametrize("place", ["pipe", "terminal"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_when_it_runs_in_a_pipe_or_a_terminal_then_it_says_the_same(
+        broker: EmbeddedBroker, tmp_path: Path, command: str, place: str) -> None:
+    arguments, text, says = COMMANDS[command]
+    (tmp_path / "client.properties").write_text(f"bootstrap.servers={broker.bootstrap_servers}\nlinger.ms=7\n")
+    if command in ("txn", "why"):
+        with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "shop"}) as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                producer.send("orders", b"v")
+            producer.why(save=tmp_path / "why.json")
+    given = [word.format(servers=broker.bootstrap_servers, folder=tmp_path) for word in arguments]
+    if place == "pipe":
+        done = run(*given, text=text.decode())
+        status, said = done.returncode, done.stdout + done.stderr
+        assert "\r" not in said  # nothing that draws over itself, for a log
+        assert "\x1b" not in said
+    else:
+        def give(program: subprocess.Popen[bytes]) -> None:
+            assert program.stdin is not None
+            program.stdin.write(text)
+
+        status, said = in_terminal(given, then=give)
+    assert status == 0, said
+    assert says in said
+    assert "Traceback" not in said
+
+
+def broker_in_a_pipe() -> tuple[int, str]:
+    program = subprocess.Popen([*COMMAND, "broker", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               text=True, preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL))
+    assert program.stdout is not None
+    said = program.stdout.readline()
+    program.send_signal(signal.SIGINT)
+    rest, _ = program.communicate(timeout=PROGRAM_S)
+    return program.returncode, said + rest
+
+
+def broker_in_a_terminal() -> tuple[int, str]:
+    return in_terminal(["broker", "--port", "0"], "127.0.0.1:", lambda program: program.send_signal(signal.SIGINT))
+
+
+@pytest.mark.parametrize("run_it", [broker_in_a_pipe, broker_in_a_terminal])
+def test_broker_when_it_is_interrupted_in_a_pipe_or_a_terminal_then_it_ends_without_a_traceback(
+        run_it: Callable[[], tuple[int, str]]) -> None:
+    status, said = run_it()
+    assert status == 0, said
+    assert "127.0.0.1:" in said
     assert "Traceback" not in said
 
 

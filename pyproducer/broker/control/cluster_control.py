@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pyproducer.broker.control.broker_view import TopicSize
 from pyproducer.broker.control.clock_control import BrokerClock
 from pyproducer.broker.control.fault_control import Faults, api_id_of
 from pyproducer.broker.control.nodes import PartitionView
 from pyproducer.broker.control.observations import LoggedRequest
 from pyproducer.broker.network.socket_server import ConnectionInfo
+from pyproducer.common.errors import ConfigError
+from pyproducer.network.sasl.scram_formatter import MIN_ITERATIONS
 from pyproducer.protocol.apis import ApiKeys
 
 
@@ -23,6 +26,60 @@ class ClusterControl:
 
     def _ask(self, command: str, **arguments: Any) -> Any:
         raise NotImplementedError
+
+    # ---- topics and users
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, *,
+                     replication_factor: int | None = None) -> bool:
+        """Create a topic; return False when it exists.
+
+        Args:
+            name: Its name.
+            partitions: How many.
+            configs: Its own settings, for instance `{"min.insync.replicas": "2"}`.
+            replication_factor: How many brokers have each partition; None for default.replication.factor, which is 1.
+
+        Raises:
+            ConfigError: The name, a number or a setting is not allowed. Nothing was created.
+            IllegalStateError: The broker is not running.
+        """
+        return bool(self._ask("create_topic", name=name, partition_count=partitions, configs=dict(configs or {}),
+                              replication_factor=replication_factor))
+
+    def topics(self) -> dict[str, int]:
+        """Return all topics with their number of partitions.
+
+        Raises:
+            IllegalStateError: The broker is not running.
+        """
+        return {str(name): int(count) for name, count in self._ask("topics").items()}
+
+    def topic_sizes(self) -> dict[str, TopicSize]:
+        """Return how much each topic holds.
+
+        Raises:
+            IllegalStateError: The broker is not running.
+        """
+        return {str(name): TopicSize(*found) for name, found in self._ask("topic_sizes").items()}
+
+    def log_end_offsets(self, topic: str) -> dict[int, int]:
+        """Return the offset of the next record of each partition; empty when there is no such topic.
+
+        Raises:
+            IllegalStateError: The broker is not running.
+        """
+        return {int(index): int(offset) for index, offset in self._ask("log_end_offsets", topic=topic).items()}
+
+    def add_scram_user(self, name: str, password: str, iterations: int = MIN_ITERATIONS) -> None:
+        """Let a user log in with SCRAM-SHA-256 and SCRAM-SHA-512, on every listener that has them; kept in data_dir.
+
+        What `kafka-storage.sh format --add-scram` and `kafka-configs.sh` do. A password of before is replaced.
+
+        Raises:
+            ConfigError: There is no name or no password, or the iterations are not between 4096 and 16384.
+            IllegalStateError: The broker is not running.
+        """
+        self._ask("add_scram_user", name=name, password=password, iterations=iterations)
 
     # ---- nodes and leaders
 
@@ -137,6 +194,10 @@ class ClusterControl:
             ConfigError: Not a release that the table has.
         """
         if versions is not None and not isinstance(versions, str):
+            for found in versions.values():
+                if found is not None and not (isinstance(found, (tuple, list)) and len(found) == 2
+                                              and all(isinstance(version, int) for version in found)):
+                    raise ConfigError("versions", found, "of each API the first and the last: (0, 9), or None")
             versions_by_id: Any = {str(api_id_of(api)): None if found is None else list(found)
                                    for api, found in versions.items()}
         else:

@@ -22,7 +22,6 @@ from pyproducer.broker.control.commands import run_command
 from pyproducer.broker.control.in_process import ClusterOptions, InProcessCluster
 from pyproducer.broker.control.stored_record import StoredRecord, read_topic_records
 from pyproducer.common.errors import ConfigError, IllegalStateError
-from pyproducer.network.sasl.scram_formatter import MIN_ITERATIONS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -165,48 +164,7 @@ class EmbeddedBroker(ClusterControl):
         except IllegalStateError:
             return None, {}
 
-    # ---- topics
-
-    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, *,
-                     replication_factor: int | None = None) -> bool:
-        """Create a topic; return False when it exists.
-
-        Args:
-            name: Its name.
-            partitions: How many.
-            configs: Its own settings, for instance `{"min.insync.replicas": "2"}`.
-            replication_factor: How many brokers have each partition; None for default.replication.factor, which is 1.
-
-        Raises:
-            ConfigError: The name, a number or a setting is not allowed. Nothing was created.
-            IllegalStateError: The broker is not running.
-        """
-        return bool(self._ask("create_topic", name=name, partition_count=partitions, configs=dict(configs or {}),
-                              replication_factor=replication_factor))
-
-    def topics(self) -> dict[str, int]:
-        """Return all topics with their number of partitions.
-
-        Raises:
-            IllegalStateError: The broker is not running.
-        """
-        return {str(name): int(count) for name, count in self._ask("topics").items()}
-
-    def topic_sizes(self) -> dict[str, TopicSize]:
-        """Return how much each topic holds.
-
-        Raises:
-            IllegalStateError: The broker is not running.
-        """
-        return {str(name): TopicSize(*found) for name, found in self._ask("topic_sizes").items()}
-
-    def log_end_offsets(self, topic: str) -> dict[int, int]:
-        """Return the offset of the next record of each partition; empty when there is no such topic.
-
-        Raises:
-            IllegalStateError: The broker is not running.
-        """
-        return {int(index): int(offset) for index, offset in self._ask("log_end_offsets", topic=topic).items()}
+    # ---- records
 
     def records(self, topic: str) -> list[StoredRecord]:
         """Return all records of a topic, by partition and offset, read from the log's files.
@@ -236,17 +194,6 @@ class EmbeddedBroker(ClusterControl):
         if not isinstance(cluster, InProcessCluster):
             raise IllegalStateError("A broker in a process of its own cannot ask an authorizer here")
         cluster.state.authorizer = authorizer
-
-    def add_scram_user(self, name: str, password: str, iterations: int = MIN_ITERATIONS) -> None:
-        """Let a user log in with SCRAM-SHA-256 and SCRAM-SHA-512, on every listener that has them; kept in data_dir.
-
-        What `kafka-storage.sh format --add-scram` and `kafka-configs.sh` do. A password of before is replaced.
-
-        Raises:
-            ConfigError: There is no name or no password, or the iterations are not between 4096 and 16384.
-            IllegalStateError: The broker is not running.
-        """
-        self._ask("add_scram_user", name=name, password=password, iterations=iterations)
 
     def _running(self) -> InProcessCluster | ChildProcessCluster:
         if not self._is_running:

@@ -56,6 +56,11 @@ class Fault:
         self._ask = ask
         self._rule_id = rule_id
 
+    @property
+    def number(self) -> int:
+        """Which of the cluster's faults it is, counted from 1."""
+        return self._rule_id
+
     def error(self, code: int | str, message: str | None = None, record_errors: Mapping[int, str] | None = None, *,
               when: str = BEFORE_APPLY) -> Fault:
         """Answer with an error code; only for the topic and partition named, if the API has some.
@@ -236,6 +241,10 @@ class Faults:
             "fault_add", api=None if api is None else api_id_of(api), topic=topic, partition=partition, group=group,
             transactional_id=transactional_id, client_id=client_id, node_id=node_id, api_version=api_version,
             times=times, after=after, probability=probability, optional=optional))
+
+    def fault(self, number: int) -> Fault:
+        """Return a fault that was made, by its number; what it does not know any more it says when it is used."""
+        return Fault(self._ask, number)
 
     def unused(self) -> list[str]:
         """Return the faults that no request met so far, each as it was written: a test that told no story.
