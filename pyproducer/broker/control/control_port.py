@@ -191,6 +191,8 @@ class _Handler(BaseHTTPRequestHandler):
             found = json.loads(text)
         except (ValueError, RecursionError) as error:
             self._refuse(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {error}")
+        if found is None:  # what some languages make of no arguments
+            return {}
         if not isinstance(found, dict):
             self._refuse(HTTPStatus.BAD_REQUEST, 'the body must be an object with arguments: {"node_id": 2}')
         arguments: dict[str, Any] = found
