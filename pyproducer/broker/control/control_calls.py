@@ -13,6 +13,7 @@ Source:  ours.
 from __future__ import annotations
 
 import inspect
+import math
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -34,6 +35,7 @@ FAULT_LOOKS = frozenset({"await_count", "await_held", "count", "held"})
 FAULT_ACTIONS = frozenset({"acknowledge_without_append", "append_twice", "close", "delay", "drop", "error", "hold",
                            "swap", "throttle", "truncate", "wrong_correlation_id"})
 FAULT_ACTS = FAULT_ACTIONS | {"release", "remove"}
+_MOST_DIGITS = 18
 _DO = "do"
 _JSON_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "an object",
                list: "a list"}
@@ -104,7 +106,8 @@ class ControlCalls:
             return lambda arguments: _call(getattr(faults, words[1]), arguments), words[1] == "unused"
         if path == "faults/seed":
             return lambda arguments: _call(_seeder(faults), arguments), False
-        if len(words) == 3 and words[0] == "faults" and words[1].isascii() and words[1].isdigit():
+        if len(words) == 3 and words[0] == "faults" and words[1].isascii() and words[1].isdigit() and (
+                len(words[1]) <= _MOST_DIGITS):
             fault, word = faults.fault(int(words[1])), words[2]
             if word in ("count", "held"):
                 return lambda arguments: _call(lambda: getattr(fault, word), arguments), True
@@ -180,6 +183,8 @@ def _kinds(hint: Any) -> list[type]:
 
 
 def _is_of(value: Any, kind: type) -> bool:
+    if isinstance(value, float) and not math.isfinite(value):
+        return False  # no JSON has it, though Python reads it: a wait of NaN seconds would never end
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 

@@ -108,6 +108,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer what only looks."""
+        self.close_connection = self.close_connection or "Content-Length" in self.headers or (
+            "Transfer-Encoding" in self.headers)  # a body that nobody reads would be taken for the next request
         url = urlsplit(self.path)
         self._serve(lambda: self._look(url.path.strip("/"), url.query))
 
