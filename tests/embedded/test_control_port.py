@@ -117,7 +117,8 @@ def test_arguments_when_they_make_no_sense_then_400_says_which_and_nothing_is_le
     ("nodes", b" " * (2 << 20), 413, "1048576"), ("nope", b"{}", 404, "there are /add_scram_user, "),
     ("faults/x/close", b"{}", 404, "NUMBER"), ("faults/1/_ask", b"{}", 404, "NUMBER"),
     ("faults/1/call", b"{}", 404, "NUMBER"),
-    pytest.param(f"faults/{'9' * 5000}/close", b"{}", 404, "NUMBER", id="5000 digits"), ("_ask", b"{}", 404, "there are"),
+    pytest.param(f"faults/{'9' * 5000}/close", b"{}", 404, "NUMBER", id="5000 digits"),
+    ("_ask", b"{}", 404, "there are"),
     ("requests", b"{}", 409, "not logged"), ("start_node", b'{"node_id": 1}', 409, "1"),
     ("faults/1/await_count", b'{"timeout_s": 0.01}', 504, "applied 0 times")])
 def test_requests_when_they_cannot_be_answered_then_the_status_and_the_words_say_why(
