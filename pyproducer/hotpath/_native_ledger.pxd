@@ -8,7 +8,8 @@ Source:  _python_ledger.py.
 
 cimport cython
 
-cdef long long _SLOT, _LATE, _ORDER, _CALLBACK, _CODEC, _REASON_COUNT, _BUCKET_COUNT, _TIMELINE_LENGTH, _SAME_MS, _WIDTH, _MOST
+cdef long long _SLOT, _LATE, _ORDER, _CALLBACK, _CODEC, _REASON_COUNT, _BUCKET_COUNT
+cdef long long _TIMELINE_LENGTH, _SAME_MS, _WIDTH, _MOST
 
 
 @cython.final

@@ -247,14 +247,14 @@ class Sender:
                 self._held_up.note(node.node_id, client.held_up_by(node.node_id, now_ms), now_ms)
         next_check_ms = check.next_ready_check_delay_ms
         is_changed = bool(nodes) and next_check_ms != NEVER_MS  # what was to linger or to back off may be gone
-        is_first, ledger = True, self._registry.ledger
+        is_first = True
         while nodes:
             # One request holds one batch of a partition. Several rounds fill the connection up to its limit in one
             # turn; what stays behind waits for an answer, and the answer ends the poll. The first takes along what
             # lingers, the others only what is due: requests of nearly empty batches cost as much as full ones.
             drained = []
             if self._compresses:
-                ledger.compresses_from_ms = self._completion.clock.now_ms()
+                self._registry.ledger.compresses_from_ms = self._completion.clock.now_ms()
             for node in nodes:
                 batches, has_more = self._accumulator.drain(
                     node.node_id, check.partitions[node.node_id], self._max_request_size_bytes, now_ms,

@@ -209,8 +209,7 @@ def in_terminal(arguments: list[str], until: str = "",
         ends = time.monotonic() + GIVE_UP_S
         while until.encode() not in b"".join(said):
             assert time.monotonic() < ends, b"".join(said)
-            if program.poll() is not None:
-                break
+            assert program.poll() is None, b"".join(said)
             time.sleep(0.02)
         then(program)
         assert program.stdin is not None

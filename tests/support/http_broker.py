@@ -12,9 +12,10 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
-from pyproducer.broker import EmbeddedBroker, LoggedRequest, PartitionView
-from pyproducer.broker.control.control_calls import ACTS, FAULT_ACTS, FAULT_LOOKS, LOOKS, ControlCalls
+from pyproducer.broker import EmbeddedBroker, Fault, LoggedRequest, PartitionView
+from pyproducer.broker.control.control_calls import ACTS, FAULT_ACTS, FAULT_LOOKS, FAULT_VALUES, LOOKS, ControlCalls
 from pyproducer.broker.control.control_port import ControlPort
+from pyproducer.broker.control.fault_control import api_id_of
 from pyproducer.broker.control.observations import from_json
 from pyproducer.common.errors import ConfigError, IllegalStateError, KafkaTimeoutError
 from pyproducer.protocol.apis import ApiKeys
@@ -22,8 +23,8 @@ from tests.support.patience import PROGRAM_S
 
 SEEN = {"leader_of": tuple, "describe_partition": lambda found: PartitionView(
     found["leader_id"], found["leader_epoch"], tuple(found["replicas"]), tuple(found["isr"])),
-    "requests": lambda found: [LoggedRequest(**{**from_json(one), "api_key": next(
-        key for key in ApiKeys if key.title == one["api_key"])}) for one in found],
+    "requests": lambda found: [LoggedRequest(**{**from_json(one), "api_key": ApiKeys(
+        api_id_of(one["api_key"]))}) for one in found],
     "log_end_offsets": lambda found: {int(index): offset for index, offset in found.items()}}
 
 
@@ -73,14 +74,12 @@ class HttpFault:
 
     def __getattr__(self, word: str) -> Any:
         path = f"faults/{self._number}/{word}"
-        if word in ("count", "held"):
+        if word in FAULT_VALUES:
             return self._control.call(path)
         if word not in FAULT_LOOKS | FAULT_ACTS:
             raise AttributeError(word)
 
         def act(*given: Any, **named: Any) -> HttpFault:
-            from pyproducer.broker import Fault
-
             self._control.call(path, **_named(getattr(Fault, word), given, named))
             return self
 

@@ -16,13 +16,14 @@ import inspect
 import math
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from pyproducer.broker.control.cluster_control import ClusterControl
 from pyproducer.broker.control.commands import run_command
 from pyproducer.broker.control.fault_control import Fault, Faults
 from pyproducer.broker.control.in_process import InProcessCluster
 from pyproducer.broker.control.observations import LoggedRequest, to_json
+from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.version import __version__
 
@@ -31,14 +32,14 @@ LOOKS = frozenset({"connections", "describe_partition", "leader_of", "log_end_of
 ACTS = frozenset({"add_scram_user", "clear_requests", "create_topic", "log_requests", "move_coordinator", "move_leader",
                   "resize_processors", "resume_following", "set_api_versions", "start_node", "stop_following",
                   "stop_node"})
-FAULT_LOOKS = frozenset({"await_count", "await_held", "count", "held"})
+FAULT_VALUES = frozenset({"count", "held"})
+FAULT_LOOKS = FAULT_VALUES | {"await_count", "await_held"}
 FAULT_ACTIONS = frozenset({"acknowledge_without_append", "append_twice", "close", "delay", "drop", "error", "hold",
                            "swap", "throttle", "truncate", "wrong_correlation_id"})
 FAULT_ACTS = FAULT_ACTIONS | {"release", "remove"}
 _MOST_DIGITS = 18
 _DO = "do"
-_JSON_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "an object",
-               list: "a list"}
+_JSON_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "an object"}
 
 
 class NoSuchCallError(LookupError):
@@ -55,74 +56,76 @@ class _Control(ClusterControl):
         return run_command(self._cluster, command, arguments)
 
 
+class Call(NamedTuple):
+    """What a path stands for.
+
+    Attributes:
+        run: Takes the arguments by the names of Python's; returns what JSON can hold. Raises ConfigError where an
+            argument is unknown, missing, or makes no sense, and else what the method of Python raises.
+        only_looks: It changes nothing.
+    """
+
+    run: Callable[[Mapping[str, Any]], Any]
+    only_looks: bool
+
+
 class ControlCalls:
-    """Runs what is asked for by its path.
+    """The calls by their paths.
 
     Args:
-        cluster: What it is about.
+        cluster: What they are about.
     """
 
     def __init__(self, cluster: InProcessCluster) -> None:
         self._cluster = cluster
-        self._control = _Control(cluster)
+        self._control = control = _Control(cluster)
+        clock, faults = control.clock, control.faults
+        self._calls = {
+            "health": _call_of(self._health, only_looks=True),
+            "clock/advance": _call_of(clock.advance, only_looks=False),
+            "clock/timestamp_ms": _call_of(lambda: clock.timestamp_ms, only_looks=True),
+            "faults/on": Call(lambda arguments: _on(faults, arguments), only_looks=False),
+            "faults/unused": _call_of(faults.unused, only_looks=True),
+            "faults/clear": _call_of(faults.clear, only_looks=False),
+            "faults/seed": _call_of(_seeder(faults), only_looks=False),
+            **{name: _call_of(getattr(control, name), only_looks=name in LOOKS) for name in LOOKS | ACTS},
+        }
 
-    def only_looks(self, path: str) -> bool:
-        """Return whether a call changes nothing.
-
-        Raises:
-            NoSuchCallError: Nothing has this path.
-        """
-        return self._find(path)[1]
-
-    def run(self, path: str, arguments: Mapping[str, Any]) -> Any:
-        """Run a call; return what JSON can hold.
+    def find(self, path: str) -> Call:
+        """Return the call that has a path.
 
         Args:
-            path: Which, without a slash at its ends.
-            arguments: By the names of Python's.
+            path: Without a slash at its ends.
 
         Raises:
             NoSuchCallError: Nothing has this path.
-            ConfigError: An argument is unknown, missing, or makes no sense.
-            KafkaError: As the method of Python.
+            ConfigError: It is of a fault that was never made.
         """
-        return _shown(self._find(path)[0](arguments))
+        call = self._calls.get(path) or self._call_of_fault(path)
+        if call is None:
+            raise NoSuchCallError(f"nothing has the path /{path}; there are "
+                                  + ", ".join(f"/{name}" for name in sorted(self._calls))
+                                  + " and /faults/NUMBER/WORD with " + ", ".join(sorted(FAULT_LOOKS | FAULT_ACTS)))
+        return call
 
-    def _find(self, path: str) -> tuple[Callable[[Mapping[str, Any]], Any], bool]:
-        """Return what runs a call, and whether it only looks."""
-        words = path.split("/")
-        faults, clock = self._control.faults, self._control.clock
-        if path == "health":
-            return lambda arguments: _call(self._health, arguments), True
-        if path in LOOKS | ACTS:
-            return lambda arguments: _call(getattr(self._control, path), arguments), path in LOOKS
-        if path == "clock/advance":
-            return lambda arguments: _call(clock.advance, arguments), False
-        if path == "clock/timestamp_ms":
-            return lambda arguments: _call(lambda: clock.timestamp_ms, arguments), True
-        if path == "faults/on":
-            return lambda arguments: _on(faults, arguments), False
-        if path in ("faults/unused", "faults/clear"):
-            return lambda arguments: _call(getattr(faults, words[1]), arguments), words[1] == "unused"
-        if path == "faults/seed":
-            return lambda arguments: _call(_seeder(faults), arguments), False
-        if len(words) == 3 and words[0] == "faults" and words[1].isascii() and words[1].isdigit() and (
-                len(words[1]) <= _MOST_DIGITS):
-            fault, word = faults.fault(int(words[1])), words[2]
-            if word in ("count", "held"):
-                return lambda arguments: _call(lambda: getattr(fault, word), arguments), True
-            if word in FAULT_LOOKS | FAULT_ACTS:
-                return lambda arguments: _call(getattr(fault, word), arguments), word in FAULT_LOOKS
-        raise NoSuchCallError(f"nothing has the path /{path}; there are "
-                         + ", ".join(f"/{name}" for name in sorted(
-                             {"health", "clock/advance", "clock/timestamp_ms", "faults/on", "faults/unused",
-                              "faults/clear", "faults/seed"} | LOOKS | ACTS))
-                         + " and /faults/NUMBER/WORD with " + ", ".join(sorted(FAULT_LOOKS | FAULT_ACTS)))
+    def _call_of_fault(self, path: str) -> Call | None:
+        of_what, _, rest = path.partition("/")
+        number, _, word = rest.partition("/")
+        if not (of_what == "faults" and number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS
+                and word in FAULT_LOOKS | FAULT_ACTS):
+            return None
+        fault = self._control.faults.fault(int(number))
+        method = (lambda: getattr(fault, word)) if word in FAULT_VALUES else getattr(fault, word)
+        return _call_of(method, only_looks=word in FAULT_LOOKS)
 
     def _health(self) -> dict[str, Any]:
         return {"version": __version__, "nodes": self._control.nodes(),
-                "bootstrap_servers": {name: [f"{host}:{port}" for host, port in found]
+                "bootstrap_servers": {name: [address_text(*address) for address in found]
                                       for name, found in self._cluster.addresses().items()}}
+
+
+def _call_of(method: Callable[..., Any], *, only_looks: bool) -> Call:
+    return Call(lambda arguments: _shown(_checked(method, arguments)), only_looks)
 
 
 def _on(faults: Faults, arguments: Mapping[str, Any]) -> dict[str, int]:
@@ -134,10 +137,10 @@ def _on(faults: Faults, arguments: Mapping[str, Any]) -> dict[str, int]:
         if name not in FAULT_ACTIONS or not isinstance(given, dict):
             raise ConfigError(_DO, {name: given}, "each is a name and an object with its arguments; there are "
                               + ", ".join(sorted(FAULT_ACTIONS)))
-    fault: Fault = _call(faults.on, {name: value for name, value in arguments.items() if name != _DO})
+    fault: Fault = _checked(faults.on, {name: value for name, value in arguments.items() if name != _DO})
     try:
         for name, given in actions.items():
-            _call(getattr(fault, name), given)
+            _checked(getattr(fault, name), given)
     except BaseException:
         fault.remove()
         raise
@@ -152,7 +155,7 @@ def _seeder(faults: Faults) -> Callable[..., int]:
     return seed
 
 
-def _call(method: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+def _checked(method: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
     """Call a method with arguments by name, once each is known to be one of its own and of its kind."""
     signature = inspect.signature(method)
     unknown = [name for name in arguments if name not in signature.parameters]

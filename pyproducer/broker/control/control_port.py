@@ -29,7 +29,9 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from pyproducer.broker.control.control_calls import ControlCalls, NoSuchCallError
+from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import ConfigError, IllegalStateError, KafkaError, KafkaTimeoutError
+from pyproducer.common.loopback import is_loopback
 
 _logger = logging.getLogger(__name__)
 _MOST_BYTES = 1 << 20
@@ -51,13 +53,13 @@ class ControlPort:
     """
 
     def __init__(self, calls: ControlCalls, host: str, port: int, token: str | None = None) -> None:
-        if token is None and not _is_loopback(host):
+        if token is None and not is_loopback(host):
             raise ConfigError("control host", host, "others reach this address, and who reaches the port rules the "
                               "cluster: it needs a token (PYPRODUCER_CONTROL_TOKEN)")
         try:
             self._server = _Server((host, port), calls, token)
         except OSError as error:
-            raise ConfigError("control port", f"{host}:{port}", f"cannot be listened on: {error}") from error
+            raise ConfigError("control port", address_text(host, port), f"cannot be listened on: {error}") from error
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True,
                                         name="broker-control-port")
         self._thread.start()
@@ -115,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answer any call."""
-        self._serve(lambda: self.server.calls.run(urlsplit(self.path).path.strip("/"), self._body()))
+        self._serve(lambda: self.server.calls.find(urlsplit(self.path).path.strip("/")).run(self._body()))
 
     def do_DELETE(self) -> None:
         """Say how it is meant."""
@@ -170,9 +172,10 @@ class _Handler(BaseHTTPRequestHandler):
                          "ask by localhost or an address")
 
     def _look(self, path: str, query: str) -> Any:
-        if not self.server.calls.only_looks(path):
+        call = self.server.calls.find(path)
+        if not call.only_looks:
             self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, f"/{path} changes something: use POST")
-        return self.server.calls.run(path, {name: _value(text) for name, text in parse_qsl(query, True)})
+        return call.run({name: _value(text) for name, text in parse_qsl(query, True)})
 
     def _body(self) -> dict[str, Any]:
         length = self.headers.get("Content-Length", "0")
@@ -214,15 +217,6 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _is_own_name(host: str) -> bool:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyproducer.cli.doctor.reach import without_place
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import KafkaError
+from pyproducer.common.loopback import is_loopback
 from pyproducer.protocol.apis import ApiKeys
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class ClusterSteps:
             if _is_no_address(host):
                 self._report.warn(ADVERTISED, f"broker {node_id} tells clients to come to {host}, which is no address: "
                                   "only on its own machine it may do", _NAME_FOR_CLIENTS)
-            elif _is_loopback(host) and not any(_is_loopback(name) for name in bootstrap_hosts):
+            elif is_loopback(host) and not any(is_loopback(name) for name in bootstrap_hosts):
                 self._report.warn(ADVERTISED, f"broker {node_id} tells clients to come to {host}, which is their own "
                                   "machine", _NAME_FOR_CLIENTS)
             connection = reach.advertised(f"{ADVERTISED} {node_id}", host, port)
@@ -263,10 +264,3 @@ def _is_no_address(host: str) -> bool:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
         return False
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
