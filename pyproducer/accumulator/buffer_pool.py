@@ -93,11 +93,15 @@ class BufferPool:
         life: The producer's: its sender thread does not wait for memory that only it can give back.
         count_held: Counts what all lists hold, in bytes.
         on_exhausted: Told when a caller begins to wait: what lingers should go now.
+        max_block_ms: The setting, for errors: a call of many records has less of it with each. None where all waits
+            have it whole.
     """
 
     def __init__(self, total_bytes: int, clock: Clock, life: Life = UNOWNED, *,
-                 count_held: Callable[[], int], on_exhausted: Callable[[], None] = lambda: None) -> None:
+                 count_held: Callable[[], int], on_exhausted: Callable[[], None] = lambda: None,
+                 max_block_ms: int | None = None) -> None:
         self.total_bytes = total_bytes
+        self._max_block_ms = max_block_ms
         self._count_held = count_held
         self._on_exhausted = on_exhausted
         self._clock = clock
@@ -332,9 +336,12 @@ class Place:
         pool = self._pool
         left_ms = self._deadline_ms - pool._clock.now_ms()
         if left_ms <= 0:
+            setting_ms = self._max_block_ms if pool._max_block_ms is None else pool._max_block_ms
+            left = "" if setting_ms <= self._max_block_ms else (
+                f", of which {self._max_block_ms} ms were left in this call")
             raise BufferExhaustedError(
-                f"No {self._size_bytes} bytes of buffer.memory became free within max.block.ms = {self._max_block_ms} "
-                f"ms: {pool.describe()}. Send more slowly, or raise buffer.memory or max.block.ms")
+                f"No {self._size_bytes} bytes of buffer.memory became free within max.block.ms = {setting_ms} "
+                f"ms{left}: {pool.describe()}. Send more slowly, or raise buffer.memory or max.block.ms")
         pool._clock.wait(self.cell, left_ms / 1000)  # type: ignore[arg-type]  # one of our own
 
     @property

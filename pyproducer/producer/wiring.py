@@ -213,7 +213,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         registry=registry)
     wire = Wire(lambda: make_client(make_selector()), wakeup, life.role.ring)
     pool = BufferPool(config.buffer_memory, clock, life, count_held=lambda: accumulator.count_held(),
-                      on_exhausted=wire.wakeup)
+                      on_exhausted=wire.wakeup, max_block_ms=config.max_block_ms)
     transactions = None if config.transactional_id is None else Transactions(
         config.transactional_id, timeout_ms=config.transaction_timeout_ms,
         two_phase=config.transaction_two_phase_commit_enable, clock=clock, locks=locks)
