@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.version import __version__
 from pyproducer.spark import packing
 from pyproducer.spark.__main__ import main
 from pyproducer.spark.packing import pack
@@ -87,9 +89,89 @@ def test_pack_leaves_scripts_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         path.touch()
     distribution = SimpleNamespace(
         metadata={"Name": "other"}, version="1", files=[PurePosixPath("there.py"), PurePosixPath("../bin/script")],
-        locate_file=lambda file: there.parent / file)
+        locate_file=lambda file: there.parent / file, read_text=lambda name: None)
     monkeypatch.setattr(packing, "_own_files", list)
     monkeypatch.setattr(packing, "_required", lambda *_: [distribution])
     pack(tmp_path / "dep.tgz")
     with tarfile.open(tmp_path / "dep.tgz") as tar:
         assert [name for name in tar.getnames() if not name.endswith(".pyc")] == ["there.py", "PACKED.txt"]
+
+
+def install(site: Path, name: str, *, record: bool = True, direct_url: str | None = None) -> None:
+    """Make a distribution as installers leave it."""
+    info = site / f"{name.replace('-', '_')}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    if record:
+        (info / "RECORD").write_text(f"{info.name}/METADATA,,\n{info.name}/RECORD,,\n")
+    if direct_url is not None:
+        (info / "direct_url.json").write_text(direct_url)
+
+
+@pytest.mark.parametrize("kind", ["without RECORD", "editable"])
+def test_pack_when_an_installer_kept_no_list_of_files_takes_what_python_would_import(
+        kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name was printed, and stood in PACKED.txt, and nothing of it was packed."""
+    site = tmp_path / "site"
+    for name in ("some-thing", "plain"):
+        install(site, name, record=kind == "editable",
+                direct_url='{"url": "file:///x", "dir_info": {"editable": true}}' if kind == "editable" else None)
+    (site / "some_thing" / "inner").mkdir(parents=True)
+    (site / "some_thing" / "__init__.py").touch()
+    (site / "some_thing" / "inner" / "data.json").touch()
+    (site / "plain.py").touch()
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setattr(packing, "_own_files", list)
+    names = pack(tmp_path / "dep.tgz", ["some-thing", "plain"])
+    assert {"some-thing 1.0", "plain 1.0"} <= set(names)
+    with tarfile.open(tmp_path / "dep.tgz") as tar:
+        assert {"some_thing/__init__.py", "some_thing/inner/data.json", "plain.py"} <= set(tar.getnames())
+
+
+def test_pack_when_files_of_a_distribution_are_not_known_refuses(tmp_path: Path,
+                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path / "site", "other-name", record=False)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    with pytest.raises(ConfigError, match=r"other-name.*without a list of its files \(RECORD\).*no module other_name"):
+        pack(tmp_path / "dep.tgz", ["other-name"])
+    assert not (tmp_path / "dep.tgz").exists()
+
+
+def make_wheel(folder: Path, name: str, version: str, tag: str, files: dict[str, str], requires: str = "") -> None:
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-{version}-{tag}.whl", "w") as wheel:
+        for path, text in files.items():
+            wheel.writestr(path, text)
+        wheel.writestr(f"{info}/METADATA",
+                       f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requires}")
+        wheel.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n")
+        wheel.writestr(f"{info}/RECORD", "")
+
+
+def test_pack_for_other_workers_takes_their_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a laptop, without Docker: what is installed here is of another platform."""
+    (dist := tmp_path / "dist").mkdir()
+    make_wheel(dist, "pyproducer", __version__, "cp310-cp310-manylinux_2_17_aarch64",
+               {"pyproducer/__init__.py": "there = 1\n", "pyproducer/_native.so": "of aarch64"},
+               "Requires-Dist: tiny\n")
+    make_wheel(dist, "tiny", "2.0", "py3-none-any", {
+        "tiny.py": "", "tiny-2.0.data/purelib/more.py": "", "tiny-2.0.data/scripts/run": "",
+        "tiny-2.0.data/data/x": ""})
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    answer = CliRunner().invoke(main, ["pack", str(tmp_path / "dep.tgz"), "--platform", "manylinux_2_17_aarch64",
+                                       "--python", "3.10", "--wheels", str(dist)])
+    assert answer.exit_code == 0, answer.output
+    with tarfile.open(tmp_path / "dep.tgz") as tar:
+        names = [name for name in tar.getnames() if ".dist-info/" not in name]
+        assert names == ["more.py", "pyproducer/__init__.py", "pyproducer/_native.so", "tiny.py", "PACKED.txt"]
+        listed = tar.extractfile("PACKED.txt")
+        assert listed is not None
+        assert listed.read().decode() == f"pyproducer {__version__}\ntiny 2.0\n"
+    answer = CliRunner().invoke(main, ["pack", str(tmp_path / "none.tgz"), "--platform", "win_arm64",
+                                       "--wheels", str(dist)])
+    assert answer.exit_code == 1
+    assert "`make wheels`" in answer.output
+    assert "No matching distribution found for pyproducer" in answer.output
+    assert not (tmp_path / "none.tgz").exists()
+    with pytest.raises(ConfigError, match=r"a minor version of Python 3: 3\.11"):
+        pack(tmp_path / "dep.tgz", python="python3.11")
