@@ -18,6 +18,7 @@ from pyproducer.spark.delivery import TaskDelivery
 from pyproducer.spark.errors import ColumnError
 from pyproducer.spark.row_producer import RowProducer, RowsFuture
 from pyproducer.spark.task_numbers import TaskMeter, TaskNumbers, this_task
+from pyproducer.spark.window import Unanswered, Window
 
 PIECE_BYTES = 8 * 1024 * 1024
 """So much goes into one call: max.block.ms bounds a call's waits for buffer.memory, and a batch of 10,000 large rows
@@ -26,13 +27,16 @@ may be a gigabyte. Rows of common size stay in one call, and a piece has room fo
 log: logging.Logger = logging.getLogger(__name__)
 
 
-def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_topic: str | None) -> TaskNumbers:
+def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_topic: str | None,
+                        window: Window | None = None, *, is_task: bool = True) -> TaskNumbers:
     """Send the record batches of one task, stop at the first failure, flush, and tell of every row not stored.
 
     Args:
         batches: pyarrow RecordBatches of one schema, which schema.py has found to fit.
         producer: Where they go; it is flushed here and not closed.
         fixed_topic: The topic of every row, or None for the column.
+        window: How many rows may wait for answers; None for one of this task alone.
+        is_task: Whether Spark runs this, again where it fails; errors say so.
 
     Returns:
         How many rows were stored, and what that took.
@@ -43,6 +47,7 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
     """
     delivery = TaskDelivery()
     meter = TaskMeter(producer)
+    unanswered = Unanswered(window or Window.of(producer.config()), producer.flush)
     pending: deque[RowsFuture] = deque()
     contract: ColumnContract | None = None
     names: list[str] = []
@@ -53,7 +58,7 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
             if contract is None:
                 names = ColumnContract.of(batch.schema.names, fixed_topic).taken()
                 contract = ColumnContract.of(names, fixed_topic)
-            _send(batch, names, contract, producer, pending, delivery)
+            _send(batch, names, contract, producer, pending, delivery, unanswered)
             meter.tick(delivery.sent_count)
             # buffer.memory bounds what is on its way, and so what is left here.
             while pending and pending[0].done():
@@ -70,16 +75,16 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
             log.debug("flush() told of failures before they were looked at: %s", error)
     while pending:
         _collect(pending.popleft(), delivery)
-    delivery.ensure_all_stored(this_task().attempt)
-    return meter.numbers(delivery.sent_count)
+    delivery.ensure_all_stored(this_task().attempt if is_task else None)
+    return meter.numbers(delivery.sent_count, unanswered.held_ms)
 
 
 def _send(batch: Any, names: list[str], contract: ColumnContract, producer: RowProducer, pending: deque[RowsFuture],
-          delivery: TaskDelivery) -> None:
+          delivery: TaskDelivery, unanswered: Unanswered) -> None:
     """Hand over one record batch; rows that cannot be handed over are failures in `delivery`."""
     topic = contract.fixed_topic
     try:
-        for topic, rows in _pieces(_by_topic(_taken(batch, names), contract)):
+        for topic, rows in _pieces(_by_topic(_taken(batch, names), contract), unanswered.window):
             delivery.sent_count += rows.num_rows
             try:
                 pending.append(producer.send_batch(
@@ -87,6 +92,7 @@ def _send(batch: Any, names: list[str], contract: ColumnContract, producer: RowP
                     keys=None if contract.key is None else rows.column(contract.key),
                     partitions=None if contract.partition is None else rows.column(contract.partition),
                     headers=None if contract.headers is None else rows.column(contract.headers)))
+                unanswered.add(pending[-1], rows.nbytes)
             except (KafkaError, TypeError, ValueError) as error:
                 # None of these rows was sent; the error names the first that could not be.
                 delivery.fail(error, topic, row_count=rows.num_rows)
@@ -111,12 +117,15 @@ def _taken(batch: Any, names: list[str]) -> Any:
         names=names)
 
 
-def _pieces(parts: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+def _pieces(parts: Iterable[tuple[str, Any]], window: Window) -> Iterator[tuple[str, Any]]:
     """Cut the rows of each topic into what one call takes, by their mean size."""
     for topic, rows in parts:
-        count = max(1, rows.num_rows * PIECE_BYTES // max(rows.nbytes, PIECE_BYTES))
-        for first_row in range(0, rows.num_rows, count):
+        mean_bytes = rows.nbytes / rows.num_rows
+        first_row = 0
+        while first_row < rows.num_rows:
+            count = max(1, int(min(PIECE_BYTES, window.limit_bytes) / max(mean_bytes, 1)))
             yield topic, rows.slice(first_row, count)
+            first_row += count
 
 
 def _by_topic(batch: Any, contract: ColumnContract) -> Iterator[tuple[str, Any]]:

@@ -62,11 +62,11 @@ class TaskDelivery:
             if self.first_error is None:
                 self.first_error, self._first_place = error, (topic, partition)
 
-    def ensure_all_stored(self, attempt: int = 0) -> None:
+    def ensure_all_stored(self, attempt: int | None = 0) -> None:
         """Check after flush that each row sent was acknowledged.
 
         Args:
-            attempt: Which attempt of the task this is, from 0 on.
+            attempt: Which attempt of the task this is, from 0 on; None where nobody runs it again.
 
         Raises:
             RowsFailedError: Some were not; the cause and the counts are in it. Unknown, Not sent or Rejected: as
@@ -85,14 +85,16 @@ class TaskDelivery:
         error = RowsFailedError(
             f"{failed_count} of {self.sent_count} rows sent were not stored{rest}; the first failure{place}: {reason} "
             f"{self._left_behind(unanswered_count, attempt)}",
-            sent_count=self.sent_count, failed_count=failed_count, topic=topic, partition=partition, attempt=attempt)
+            sent_count=self.sent_count, failed_count=failed_count, topic=topic, partition=partition,
+            attempt=attempt or 0)
         error.outcome = getattr(cause, "outcome", NOT_SENT)
         error.retriable = getattr(cause, "retriable", False)
         raise error from cause
 
-    def _left_behind(self, unanswered_count: int, attempt: int) -> str:
+    def _left_behind(self, unanswered_count: int, attempt: int | None) -> str:
         """Say what this attempt leaves in the log: the next one writes it again."""
-        which = f"attempt {attempt} of the task"
+        which = "them" if attempt is None else f"attempt {attempt} of the task"
+        again = "a second write" if attempt is None else "another attempt"
         maybe_count = self._unknown_count + max(unanswered_count, 0)
         maybe = f", {maybe_count} more may be" if maybe_count else ""
         if not self._stored:
@@ -100,5 +102,5 @@ class TaskDelivery:
         places = [f"{topic}-{partition}: {count}" for (topic, partition), count in sorted(self._stored.items())]
         if len(places) > _PARTITIONS_TOLD:
             places[_PARTITIONS_TOLD:] = [f"{len(places) - _PARTITIONS_TOLD} other partitions"]
-        return (f"Of {which} {self.stored_count} rows are in the log ({', '.join(places)}){maybe}; another attempt "
+        return (f"Of {which} {self.stored_count} rows are in the log ({', '.join(places)}){maybe}; {again} "
                 "stores them again")

@@ -16,6 +16,7 @@ from pyproducer.spark.errors import ColumnError
 from pyproducer.spark.row_producer import RowProducer
 from pyproducer.spark.rows import HeldRows, fail_held, row_sender
 from pyproducer.spark.task_numbers import TaskMeter, this_task
+from pyproducer.spark.window import Unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,9 +59,10 @@ class ForeachWriter:
         """
         if self._send_row is None:
             self._contract = self._sink.contract_of(row)
-            self._producer = self._lease.enter_context(self._sink.lease())
+            self._producer, window = self._lease.enter_context(self._sink.lease())
             self._meter = TaskMeter(self._producer)
-            self._send_row = row_sender(self._producer, self._contract, self._delivery)
+            self._unanswered = Unanswered(window, self._producer.flush)
+            self._send_row = row_sender(self._producer, self._contract, self._delivery, self._unanswered)
             self._held = None if self._is_typed else HeldRows(self._contract, ("value",))
         if self._held is None:
             self._send_row(row)
@@ -102,7 +104,7 @@ class ForeachWriter:
             if self._meter is not None:
                 self._meter.flush()
                 self._delivery.ensure_all_stored(this_task().attempt)
-                self._sink.tell(self._meter.numbers(self._delivery.sent_count))
+                self._sink.tell(self._meter.numbers(self._delivery.sent_count, self._unanswered.held_ms))
         except BaseException as failure:
             self._leave(failure)
             raise

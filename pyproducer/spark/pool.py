@@ -22,6 +22,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import DeliveryFailedError
@@ -29,6 +30,7 @@ from pyproducer.common.threads import StartThread, start_daemon
 from pyproducer.common.waiting import Waiters
 from pyproducer.spark.row_producer import RowProducer
 from pyproducer.spark.settings import DEFAULT_POOL_SIZE
+from pyproducer.spark.window import Window
 
 IDLE_MS = 600_000
 """Spark's own default (spark.kafka.producer.cache.timeout)."""
@@ -39,9 +41,22 @@ CLOSE_TIMEOUT_S = 30.0
 log: logging.Logger = logging.getLogger(__name__)
 
 
+class Lent(NamedTuple):
+    """What a task gets.
+
+    Attributes:
+        producer: It sends the rows.
+        window: How many of them may wait for answers, as the tasks before have learned.
+    """
+
+    producer: RowProducer
+    window: Window
+
+
 @dataclass
 class _Pooled:
     producer: RowProducer
+    window: Window
     lease_count: int
     last_used_ms: int
     is_discarded: bool = False
@@ -74,7 +89,7 @@ class ProducerPool:
 
     @contextmanager
     def lease(self, key: str, props: Mapping[str, object], *,
-              pool_size: int = DEFAULT_POOL_SIZE) -> Iterator[RowProducer]:
+              pool_size: int = DEFAULT_POOL_SIZE) -> Iterator[Lent]:
         """Lend the producer of a key for one task; one that leaves with an exception is not lent again.
 
         Args:
@@ -89,12 +104,13 @@ class ProducerPool:
             if pooled is None:
                 # The constructor touches no network, so it may run under the lock. It may raise, as where a trust store
                 # is not on this worker: nothing is taken out before.
-                pooled = self._pooled[key] = _Pooled(self._make_producer(props), 0, now_ms)
+                producer = self._make_producer(props)
+                pooled = self._pooled[key] = _Pooled(producer, Window.of(producer.config()), 0, now_ms)
             pooled.lease_count += 1
             idle = self._take_idle(key, now_ms, pool_size)
         try:
             _close_all(idle)
-            yield pooled.producer
+            yield Lent(pooled.producer, pooled.window)
         except BaseException:
             # A failed task may leave a producer that is fenced or out of sequence: the next task gets a new one.
             with self._lock:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from pyproducer.accumulator.batch_future import BatchMetadata
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.records import HeaderLike
+from pyproducer.spark.window import Answer
 
 
 class RowsFuture(Protocol):
@@ -24,12 +25,15 @@ class RowsFuture(Protocol):
     def result(self) -> BatchMetadata:
         """Wait for all rows; those that failed are in its `errors`."""
 
+    def exception(self) -> BaseException | None:
+        """Wait for all rows; nothing is raised."""
+
 
 class RowProducer(Protocol):
     """A producer of rows and of columns."""
 
     def send(self, topic: str, value: Any = None, *, key: Any = None, partition: int | None = None,
-             headers: Iterable[HeaderLike] | None = None, on_completion: OnCompletion | None = None) -> object:
+             headers: Iterable[HeaderLike] | None = None, on_completion: OnCompletion | None = None) -> Answer:
         """Hand over one record; the callback gets (metadata, exception)."""
 
     def send_batch(self, topic: str, values: Any, *, keys: Any = None, headers: Any = None,
@@ -41,6 +45,9 @@ class RowProducer(Protocol):
 
     def metrics(self) -> Mapping[str, float]:
         """Return counters under Java's names."""
+
+    def config(self) -> Mapping[str, str | None]:
+        """Return every setting and its value."""
 
     def close(self, timeout: float | None = None) -> object:
         """Close; the timeout is in seconds."""

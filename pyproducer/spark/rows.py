@@ -16,6 +16,7 @@ from pyproducer.spark.delivery import TaskDelivery
 from pyproducer.spark.errors import ColumnError
 from pyproducer.spark.row_producer import RowProducer
 from pyproducer.spark.task_numbers import TaskMeter, TaskNumbers, this_task
+from pyproducer.spark.window import Unanswered, Window
 
 MAX_HELD_ROWS = 10_000
 """Rows of nulls that wait for a value which tells the column's type; beyond that a DataFrame of deletions is likely."""
@@ -25,14 +26,22 @@ _ROWS_PER_TICK = 4096
 
 _PLACES_KNOWN = 256
 
+_STEP_BYTES = 32 * 1024
+"""So many bytes are handed over before it is looked at how many wait for answers."""
 
-def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContract) -> TaskNumbers:
+_ROW_BYTES = 50
+"""What a row has beside its value, about."""
+
+
+def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContract,
+              window: Window | None = None) -> TaskNumbers:
     """Send the rows of one task, stop at the first failure, flush, and tell of every row that was not stored.
 
     Args:
         rows: pyspark Rows of one DataFrame.
         producer: Where they go; it is flushed here and not closed.
         contract: Where each column is in a row.
+        window: How many rows may wait for answers; None for one of this task alone.
 
     Returns:
         How many rows were stored, and what that took.
@@ -43,7 +52,8 @@ def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContra
     """
     delivery = TaskDelivery()
     meter = TaskMeter(producer)
-    send_row = row_sender(producer, contract, delivery)
+    unanswered = Unanswered(window or Window.of(producer.config()), producer.flush)
+    send_row = row_sender(producer, contract, delivery, unanswered)
     try:
         for row in _after_their_types(rows, contract, delivery):
             send_row(row)
@@ -56,29 +66,41 @@ def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContra
         # Also when the rows themselves raise: no answer may arrive after the task has ended.
         meter.flush()
     delivery.ensure_all_stored(this_task().attempt)
-    return meter.numbers(delivery.sent_count)
+    return meter.numbers(delivery.sent_count, unanswered.held_ms)
 
 
-def row_sender(producer: RowProducer, contract: ColumnContract, delivery: TaskDelivery) -> Callable[[Any], None]:
-    """Return what sends one row; a row that cannot be sent is a failure in `delivery`, and raises nothing."""
+def row_sender(producer: RowProducer, contract: ColumnContract, delivery: TaskDelivery,
+               unanswered: Unanswered) -> Callable[[Any], None]:
+    """Return what sends one row; a row that cannot be sent is a failure in `delivery`, and raises nothing.
+
+    It waits where too many rows have no answer yet.
+    """
     send, on_completion = producer.send, delivery.on_completion
     topic, value, key = contract.topic, contract.value, contract.key
     partition, headers = contract.partition, contract.headers
     # One callback for all rows of a place: the producer looks at each that it does not know.
     telling = functools.lru_cache(_PLACES_KNOWN)(functools.partial(functools.partial, on_completion))
 
+    byte_count = 0
+
     def send_row(row: Any) -> None:
+        nonlocal byte_count
         delivery.sent_count += 1
         name = contract.fixed_topic
         try:
             # By position: finding a column by name costs about a microsecond each.
             name = name or column_topic(row[topic])
             place = None if partition is None else column_partition(row[partition])
-            send(name, column_bytes("value", row[value]),
-                 key=None if key is None else column_bytes("key", row[key]),
-                 partition=place,
-                 headers=None if headers is None else column_headers(row[headers]),
-                 on_completion=telling(name, place))
+            sent = column_bytes("value", row[value])
+            answer = send(name, sent,
+                          key=None if key is None else column_bytes("key", row[key]),
+                          partition=place,
+                          headers=None if headers is None else column_headers(row[headers]),
+                          on_completion=telling(name, place))
+            byte_count += _ROW_BYTES if sent is None else len(sent) + _ROW_BYTES
+            if byte_count >= _STEP_BYTES:  # one row stands for those before it: answers of a partition come in order
+                handed_over, byte_count = byte_count, 0
+                unanswered.add(answer, handed_over)
         except Exception as error:  # what the application's partitioner raises may be anything
             delivery.fail(error, name)
 

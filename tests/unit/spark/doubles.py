@@ -29,14 +29,21 @@ def fake_schema(**types: str) -> Any:
         for name, kind in types.items()])
 
 
-class FakeRowsFuture:
+class FakeAnswer:
     """Done when it is made."""
-
-    def __init__(self, metadata: BatchMetadata) -> None:
-        self._metadata = metadata
 
     def done(self) -> bool:
         return True
+
+    def exception(self) -> BaseException | None:
+        return None
+
+
+class FakeRowsFuture(FakeAnswer):
+    """Of a send_batch."""
+
+    def __init__(self, metadata: BatchMetadata) -> None:
+        self._metadata = metadata
 
     def result(self) -> BatchMetadata:
         return self._metadata
@@ -59,14 +66,14 @@ class FakeProducer:
         self._waiting: list[tuple[ProducerRecord, Any]] = []
 
     def send(self, topic: str, value: Any = None, *, key: Any = None, partition: int | None = None,
-             headers: Any = None, on_completion: Any = None) -> object:
+             headers: Any = None, on_completion: Any = None) -> FakeAnswer:
         record = ProducerRecord(topic, value, key, partition=partition, headers=headers)
         error = self._raise_when(record) if self._raise_when else None
         if error:
             raise error
         self.records.append(record)
         self._waiting.append((record, on_completion))
-        return object()
+        return FakeAnswer()
 
     def send_batch(self, topic: str, values: Any, *, keys: Any = None, headers: Any = None,
                    partitions: Any = None) -> FakeRowsFuture:
@@ -92,6 +99,9 @@ class FakeProducer:
 
     def metrics(self) -> dict[str, float]:
         return {"batch-total": float(len(self.calls))}
+
+    def config(self) -> dict[str, str | None]:
+        return {"delivery.timeout.ms": "120000", "buffer.memory": "33554432", "linger.ms": "5"}
 
     def flush(self) -> None:
         self.flush_count += 1
