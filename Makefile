@@ -78,7 +78,7 @@ help:
 	@echo "               and other Pythons; below ten minutes on 2 processors (Java and Maven for Kafka and Spark)"
 	@echo "               the first time 2 minutes and 1.5 GB more (.venv and .cache; Maven takes 100 MB in ~/.m2)"
 	@echo "make soak      what takes longer: hours of mutants, random property tests, kills under load (Java, Maven)"
-	@echo "make sparks    the sink on Spark 4.0 and on Spark Connect: three minutes and 2 GB (.cache; Java, Maven)"
+	@echo "make sparks    the sink on Spark 3.5, on 4.0 and on Spark Connect: five minutes and 3 GB (.cache; Java, Maven)"
 	@echo "make coverage  which lines the tests run, the broker's child processes included"
 	@echo "make lint      ruff, mypy --strict, import-linter"
 	@echo "make bench     pyproducer beside other producers (Python, Java, Go) on one real broker; an hour (Java, Maven)"

@@ -3,7 +3,7 @@
     python -m tests.environments default    # our wheel and its dependencies, nothing else: contract, embedded smoke
     python -m tests.environments pythons    # unit and contract on the oldest and on the newest Python of this machine
     python -m tests.environments prepare    # only build and install what both need
-    python -m tests.environments sparks     # tests/spark on the oldest Spark there is for us, and on Spark Connect
+    python -m tests.environments sparks     # tests/spark on Spark 3.5, on 4.0, and on Spark Connect
 
 The tests' own environment has every extra, so it hides what a user lacks who typed `pip install pyproducer`. Here the
 wheel is built, installed into an empty environment, and the tests are copied away from the sources, so that nothing
@@ -51,6 +51,8 @@ PYTHONS_TESTS = ("tests/unit", "tests/contract", NO_CODES,
                      "design", "museum", "mutants", "model_broker", "readme", "skips", "type_checkers")))
 # The Python half of Spark 4.0 leaves sockets for the garbage collector to close.
 SPARK_TESTS = ("tests/spark", "tests/unit/spark", "-W", "ignore::ResourceWarning")
+SPARK_3_5_TESTS = (*(f"tests/spark/test_{name}.py" for name in ("write", "sink", "connector")), "tests/unit/spark",
+                   "-W", "ignore::ResourceWarning", "-W", "ignore::DeprecationWarning")
 CONNECT_TESTS = ("tests/spark/test_connect.py",)
 OLDEST_MINOR = 10
 OLDEST_FREE_THREADED_MINOR = 13
@@ -103,8 +105,17 @@ def _other_pythons() -> list[Environment]:
 
 
 def _sparks() -> list[Environment]:
-    """What differs from the Spark of the project's own environment: the oldest that has Arrow writers, and Connect."""
-    return [Environment("spark-4.0", sys.executable, extras="[spark,test]", pins=("pyspark == 4.0.*",),
+    """What differs from the Spark of the project's own environment: 3.5, the oldest with data sources, and Connect.
+
+    Spark 3.5 starts on no Python above 3.11.
+    """
+    of_3_5 = [Environment("spark-3.5", python.path, extras="[spark,test]", pins=("pyspark == 3.5.*", "pandas < 3"),
+                          tests=SPARK_3_5_TESTS, links_cache=True)
+              for python in find_pythons() if python.version in ("3.10", "3.11")][-1:]
+    if not of_3_5:
+        print("tests.environments: neither Python 3.10 nor 3.11 is on this machine, and Spark 3.5 has no newer one")
+    return [*of_3_5,
+            Environment("spark-4.0", sys.executable, extras="[spark,test]", pins=("pyspark == 4.0.*",),
                         tests=SPARK_TESTS, links_cache=True),
             # PySpark warns of pandas 3 at each call; it is its client that needs pandas, not we.
             Environment("spark-connect", sys.executable, extras="[spark,test]",

@@ -19,13 +19,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark import SparkFiles
-from pyspark.sql import datasource
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceStreamWriter,
-    WriterCommitMessage,
-)
+
+try:
+    from pyspark.sql import datasource
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceArrowWriter,
+        DataSourceStreamWriter,
+        WriterCommitMessage,
+    )
+except ImportError as cause:
+    import pyspark
+
+    raise ImportError(f"Spark {pyspark.__version__} has no data sources in Python, which came with 4.0: use "
+                      "KafkaSink(props, topic=...).write(df), or for a stream "
+                      "writeStream.foreachBatch(sink.foreach_batch)") from cause
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.spark.driver_log import say
@@ -93,6 +101,10 @@ class PyProducerDataSource(DataSource):
 
     def _checked_sink(self, schema: StructType) -> KafkaSink:
         _say_wheel_once()
+        if not self.options:
+            raise ConfigError("options", None, "none arrived here. Spark hands the OPTIONS of a table to no writer in "
+                              "Python: instead of INSERT INTO use df.write.format('pyproducer').mode('append')"
+                              ".options(**options).save()")
         settings = SinkSettings.of_options(self.options)
         check_schema(schema, settings.topic)
         return KafkaSink.with_settings(settings)

@@ -12,7 +12,6 @@ Source:  pyspark.accumulators (4.0). Ours otherwise.
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import uuid
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from pyproducer.common.clock import Clock, SystemClock
+from pyproducer.spark.session import active_context
 from pyproducer.spark.task_numbers import PROGRESS_MS, DeliveredNumbers, TaskNumbers
 
 log: logging.Logger = logging.getLogger("pyproducer.spark")
@@ -121,8 +121,7 @@ _made: tuple[Any, Any] | None = None  # (a SparkContext, its accumulator)
 def _accumulator() -> Any:
     """Return the accumulator of this process's SparkContext, made at first; None where there is no SparkContext."""
     global _made
-    module = sys.modules.get("pyspark.core.context")
-    context = None if module is None else module.SparkContext._active_spark_context
+    context = active_context()
     if context is None:
         return None
     if _made is None or _made[0] is not context:

@@ -7,6 +7,7 @@ Source:  ours.
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 
@@ -15,9 +16,14 @@ log: logging.Logger = logging.getLogger("pyproducer.spark")
 
 def say(level: int, text: str, *arguments: object) -> None:
     """Write to the log, and where nobody set one up, as in the processes that Spark starts, to stderr."""
-    if not log.hasHandlers():
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        log.addHandler(handler)
-        log.setLevel(logging.INFO)
-    log.log(level, text, *arguments)
+    (log if log.hasHandlers() else _on_stderr()).log(level, text, *arguments)
+
+
+@functools.cache
+def _on_stderr() -> logging.Logger:
+    """Return a logger of these lines alone: with a handler of the other's, all that modules log would be written."""
+    logger = logging.Logger(log.name, logging.INFO)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger.addHandler(handler)
+    return logger

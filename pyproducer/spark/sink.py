@@ -11,19 +11,20 @@ import functools
 import itertools
 import logging
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from pyproducer.common.errors import ConfigError
 from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.spark.arrow import send_record_batches
 from pyproducer.spark.columns import HEADERS_TYPE, ColumnContract
 from pyproducer.spark.driver_account import DriverAccount, TaskAccount
 from pyproducer.spark.foreach_writer import ForeachWriter
-from pyproducer.spark.pool import ProducerPool
-from pyproducer.spark.row_producer import RowProducer
+from pyproducer.spark.pool import Lent, ProducerPool
 from pyproducer.spark.rows import field_names, send_rows
 from pyproducer.spark.schema import check_schema
+from pyproducer.spark.session import active_context, again_count, described
 from pyproducer.spark.settings import SinkSettings, guarded
 from pyproducer.spark.task_numbers import DeliveredNumbers, TaskNumbers, WriteNumbers, this_task
 from pyproducer.spark.wheels import refuse_wheel
@@ -137,23 +138,30 @@ class KafkaSink:
         iterator = iter(rows)
         for first in iterator:
             contract = self.contract_of(first)
-            with self.lease() as producer:
-                return self.tell(send_rows(itertools.chain((first,), iterator), producer, contract))
+            with self.lease() as lent:
+                return self.tell(send_rows(itertools.chain((first,), iterator), lent.producer, contract, lent.window))
         return self.tell(this_task())  # an empty partition opens nothing
 
-    def write(self, df: DataFrame) -> WriteNumbers:
+    def write(self, df: DataFrame, *, key: str | None = None, value: str | Sequence[str] | None = None) -> WriteNumbers:
         """Write a DataFrame by columns, and wait until every row is acknowledged.
+
+        Args:
+            df: With the columns of the contract, or of any columns where `value` is given.
+            key: Name of the column of keys, where `value` is given; what is neither text nor bytes becomes text.
+            value: "json" for a JSON object of all columns of each row, or names of columns for an object of these, by
+                Spark's own to_json; fields that are null are in it. The topic is the sink's.
 
         Returns:
             What the tasks did; `last_commit` keeps it.
 
         Raises:
             ColumnError: The columns do not fit the contract. No task ran, nothing was sent.
+            ConfigError: A name is given that no column has, or a key without a value. Nothing was sent.
             TypeError: It is a stream.
             PySparkException: A task failed in its last attempt; the text has the RowsFailedError with what is in the
                 log. The rows of other tasks are, or may be, in the log.
         """
-        return self._write(df, None)
+        return self._write(df if key is None and value is None else _as_json(df, key, value), None)
 
     def foreach_batch(self, df: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, for `writeStream.foreachBatch(sink.foreach_batch)`.
@@ -187,8 +195,9 @@ class KafkaSink:
         """
         iterator = (batch for batch in batches if batch.num_rows)
         for first in iterator:
-            with self.lease() as producer:
-                return self.tell(send_record_batches(itertools.chain((first,), iterator), producer, self.topic))
+            with self.lease() as lent:
+                return self.tell(send_record_batches(itertools.chain((first,), iterator), lent.producer, self.topic,
+                                                     lent.window))
         return self.tell(this_task())
 
     def tell(self, numbers: TaskNumbers) -> TaskNumbers:
@@ -205,7 +214,7 @@ class KafkaSink:
         """
         return ColumnContract.of(field_names(row), self.topic)
 
-    def lease(self) -> AbstractContextManager[RowProducer]:
+    def lease(self) -> AbstractContextManager[Lent]:
         """Lend this process's producer of these settings; made if there is none."""
         settings = self._settings
         return WORKER_POOL.lease(settings.pool_key, settings.props, pool_size=settings.pool_size)
@@ -223,11 +232,15 @@ class KafkaSink:
         taken = df.toDF(*(f"c{place}" for place in range(len(df.columns)))).selectExpr(
             *(f"cast({places[name]} as {HEADERS_TYPE}) as `{name}`" if name == "headers"
               else f"{places[name]} as `{name}`" for name in names))
-        told = _map_in_arrow(taken, self.send_record_batches)
-        if not hasattr(df, "_jdf"):  # Spark Connect, which has no accumulators
+        context = active_context() if hasattr(df, "_jdf") else None
+        batch = "" if batch_id is None else f", micro-batch {batch_id}"
+        with described(context, f"pyproducer: {self.topic or 'topics of a column'}{batch}",
+                       overrules=batch_id is not None):
+            told = _map_in_arrow(taken, self.send_record_batches)
+        if context is None:  # Spark Connect, which has no accumulators
             for numbers in told:
                 self._account.add(numbers)
-        self.last_commit = WriteNumbers.of(told, batch_id)
+        self.last_commit = WriteNumbers.of(told, batch_id, again_count(context, (task.stage for task in told)))
         log.info("%s", self.last_commit)
         return self.last_commit
 
@@ -256,6 +269,31 @@ def _refusal(props: object) -> TypeError | None:
     return None
 
 
+def _as_json(df: DataFrame, key: str | None, value: str | Sequence[str] | None) -> DataFrame:
+    """Return a DataFrame with the columns of the contract, and in them what columns of others hold."""
+    from pyspark.sql import functions
+
+    if value is None or (isinstance(value, str) and value != "json"):
+        raise ConfigError("value", value, 'it is "json" or names of columns; without key= and value= the columns are '
+                                          "those of the contract")
+    names = df.columns if value == "json" else list(value)
+    for role, name in (*(("value", name) for name in names), *(() if key is None else (("key", key),))):
+        if df.columns.count(name) != 1:
+            raise ConfigError(role, name, f"the DataFrame has {df.columns.count(name)} columns of that name; there are "
+                              + ", ".join(df.columns))
+    row = functions.to_json(functions.struct(*map(_quoted, names)), {"ignoreNullFields": "false"})
+    columns = [row.alias("value")]
+    if key is not None:
+        is_plain = dict(df.dtypes)[key] in ("string", "binary")
+        columns.append((df[_quoted(key)] if is_plain else df[_quoted(key)].cast("string")).alias("key"))
+    return df.select(*columns)
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"
+
+
 def _map_in_arrow(df: DataFrame, send: Callable[[Iterable[Any]], TaskNumbers]) -> list[TaskNumbers]:
     """Run a function over the record batches of each task, and return what the tasks told."""
     def task(batches: Iterator[Any]) -> Iterator[Any]:
@@ -264,17 +302,32 @@ def _map_in_arrow(df: DataFrame, send: Callable[[Iterable[Any]], TaskNumbers]) -
         numbers = pyarrow.array([pickle.dumps(send(batches))], pyarrow.binary())
         yield pyarrow.record_batch([numbers], names=["numbers"])
 
-    if not hasattr(df, "_jdf"):  # Spark Connect, whose client has pandas
-        return [pickle.loads(row[0]) for row in df.mapInArrow(task, "numbers binary").collect()]
-    from pyspark.sql import DataFrame
-    from pyspark.sql.udf import UserDefinedFunction
-    from pyspark.util import PythonEvalType
-
-    # What df.mapInArrow does, but that asks for pandas first, which nothing here uses.
-    function = UserDefinedFunction(task, "numbers binary", evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
-    columns = function(*(df[name] for name in df.columns))
-    frame = DataFrame(df._jdf.mapInArrow(columns._jc, False, None), df.sparkSession)
+    frame = _without_pandas(df, task) or df.mapInArrow(task, "numbers binary")
     return [pickle.loads(row[0]) for row in frame.collect()]
+
+
+def _without_pandas(df: DataFrame, task: Callable[[Iterator[Any]], Iterator[Any]]) -> DataFrame | None:
+    """Do what df.mapInArrow does, but that asks for pandas first, which nothing here uses.
+
+    None where Spark is another: 3.5, Connect, whose client has pandas, or a vendor's.
+    """
+    if not hasattr(df, "_jdf"):
+        return None
+    try:
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+        from pyspark.sql import DataFrame
+        from pyspark.sql.udf import UserDefinedFunction
+        from pyspark.util import PythonEvalType
+    except ImportError as error:
+        log.debug("df.mapInArrow, which needs pandas: %s", error)
+        return None
+    try:
+        function = UserDefinedFunction(task, "numbers binary", evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+        columns = function(*(df[name] for name in df.columns))
+        return DataFrame(df._jdf.mapInArrow(columns._jc, False, None), df.sparkSession)
+    except (AttributeError, TypeError, Py4JError) as error:
+        log.debug("df.mapInArrow, which needs pandas: %s", error)
+        return None
 
 
 @functools.cache  # once in a worker

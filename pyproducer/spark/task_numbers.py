@@ -34,11 +34,13 @@ class TaskNumbers:
         retry_count: Rows that were sent again after an answer that could be retried.
         hand_over_ms: Reading rows and handing them over; waits for room in buffer.memory included.
         flush_ms: Waiting for the last answers.
-        buffer_wait_ms: Of hand_over_ms, the waits for room in buffer.memory: brokers are slower than the rows come.
+        buffer_wait_ms: Of hand_over_ms, the waits for room in buffer.memory, or for answers before more was handed
+            over: brokers are slower than the rows come.
         slowest_node: Id of the broker whose requests took longest in the mean; -1 without any request.
         slowest_node_ms: What they took, from the connection's send to the answer.
         spark_partition: Which partition of the DataFrame; -1 outside a task.
         attempt: Of the task, from 0 on. Above 0, an earlier one may have stored some of the same rows.
+        stage: Id of Spark's stage; -1 outside a task.
     """
 
     row_count: int = 0
@@ -53,6 +55,7 @@ class TaskNumbers:
     buffer_wait_ms: int = 0
     slowest_node: int = -1
     slowest_node_ms: int = 0
+    stage: int = -1
 
     def plus(self, other: TaskNumbers) -> TaskNumbers:
         """Return the numbers of both parts of one task."""
@@ -108,7 +111,7 @@ class DeliveredNumbers:
         told = (f"{self.row_count} rows stored by {self.task_count} tasks: {self.byte_count} bytes in "
                 f"{self.batch_count} batches and {self.request_count} requests, {self.retry_count} rows sent again")
         if self.buffer_wait_ms:
-            told += f"; the tasks waited {self.buffer_wait_ms} ms for room in buffer.memory"
+            told += f"; the tasks waited {self.buffer_wait_ms} ms until brokers had taken earlier rows"
         if self.slowest_node >= 0:
             told += f"; the slowest broker, node {self.slowest_node}, took {self.slowest_node_ms} ms for a request"
         if self.repeated_task_count:
@@ -125,18 +128,22 @@ class WriteNumbers:
         tasks: Those that ended well, each with the numbers of its last attempt.
         unknown_count: Tasks that failed or were killed: how many rows they stored is not known here.
         batch_id: Of the micro-batch; None for a batch write.
+        stage_again_count: How many times Spark ran the whole stage again, as where what it reads was lost. Attempts of
+            tasks count from 0 anew then; rows that the tasks had stored before may be stored more than once.
     """
 
     tasks: tuple[TaskNumbers, ...]
     unknown_count: int = 0
     batch_id: int | None = None
+    stage_again_count: int = 0
 
     @classmethod
-    def of(cls, numbers: Iterable[TaskNumbers | None], batch_id: int | None = None) -> WriteNumbers:
+    def of(cls, numbers: Iterable[TaskNumbers | None], batch_id: int | None = None,
+           stage_again_count: int = 0) -> WriteNumbers:
         """Put together what tasks told; None stands for one that told nothing."""
         told = tuple(numbers)
         known = tuple(task for task in told if task is not None)
-        return cls(known, len(told) - len(known), batch_id)
+        return cls(known, len(told) - len(known), batch_id, stage_again_count)
 
     @property
     def total(self) -> DeliveredNumbers:
@@ -193,6 +200,9 @@ class WriteNumbers:
             slowest = max(self.tasks, key=lambda task: task.hand_over_ms + task.flush_ms)
             told += (f"; the slowest task, of partition {slowest.spark_partition}, took {slowest.hand_over_ms} ms to "
                      f"hand over and {slowest.flush_ms} ms to wait for the last answers")
+        if self.stage_again_count:
+            told += (f"; Spark ran the stage again ({self.stage_again_count}), so rows that its tasks had stored "
+                     "before may be stored more than once")
         if self.unknown_count:
             told += f"; how many rows {self.unknown_count} other tasks stored is unknown"
         return told
@@ -230,8 +240,13 @@ class TaskMeter:
         finally:
             self._times = flushed_ms - self._began_ms, self._clock.now_ms() - flushed_ms
 
-    def numbers(self, row_count: int) -> TaskNumbers:
-        """Return what was counted, after flush()."""
+    def numbers(self, row_count: int, held_ms: int = 0) -> TaskNumbers:
+        """Return what was counted, after flush().
+
+        Args:
+            row_count: Rows that were stored.
+            held_ms: How long the task held rows back until earlier ones had answers.
+        """
         after = self._producer.metrics()
         grown = partial(self._grown, after)
         slowest_node, slowest_node_ms = -1, 0
@@ -243,7 +258,7 @@ class TaskMeter:
         return replace(this_task(), row_count=row_count, byte_count=grown("batch-bytes-total"),
                        batch_count=grown("batch-total"), request_count=grown("request-total"),
                        retry_count=grown("record-retry-total"), hand_over_ms=self._times[0], flush_ms=self._times[1],
-                       buffer_wait_ms=self._buffer_wait_ms(after), slowest_node=slowest_node,
+                       buffer_wait_ms=self._buffer_wait_ms(after) + held_ms, slowest_node=slowest_node,
                        slowest_node_ms=slowest_node_ms)
 
     def _buffer_wait_ms(self, after: Mapping[str, float]) -> int:
@@ -267,4 +282,5 @@ def this_task() -> TaskNumbers:
     context = TaskContext.get()
     if context is None:
         return TaskNumbers()
-    return TaskNumbers(spark_partition=context.partitionId(), attempt=context.attemptNumber())
+    return TaskNumbers(spark_partition=context.partitionId(), attempt=context.attemptNumber(),
+                       stage=context.stageId())

@@ -8,14 +8,23 @@ Source:  Spark's Python package management (4.0). `--py-files` puts a file on sy
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterable
 from typing import Any
+from weakref import WeakSet
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.spark.session import active_context
 
 _WHY = ("Python cannot import from a wheel. Pack what is installed here, python -m pyproducer.spark pack dep.tar.gz, "
         "and give it to the workers: --archives dep.tar.gz#dep --conf spark.executorEnv.PYTHONPATH=dep")
+
+
+_CLEAR: WeakSet[Any] = WeakSet()
+"""Sessions and contexts in which there is no such wheel: Connect asks a server for each setting, each time."""
+
+log: logging.Logger = logging.getLogger(__name__)
 
 
 def refuse_wheel(session: Any = None) -> None:
@@ -24,20 +33,33 @@ def refuse_wheel(session: Any = None) -> None:
     Every road comes by here: a write before it begins, the others when what they send to the workers is pickled.
 
     Args:
-        session: The DataFrame's SparkSession; None for the one of this process, if there is one.
+        session: The DataFrame's SparkSession; None for the one of this process, if there is one. It is asked once. What
+            it does not tell, as on serverless platforms, counts as no wheel.
 
     Raises:
         ConfigError: The workers are to get pyproducer as a wheel in --py-files. Not sent.
     """
-    conf = _conf_here() if session is None else session.conf
-    if conf is None:
+    owner = _owner_here() if session is None else session
+    if owner is None or owner in _CLEAR:
         return
-    master = conf.get("spark.master", "")
-    if master == "local" or master.startswith("local["):
-        return  # the workers are this Python
-    wheel = next(filter(_is_our_wheel, conf.get("spark.submit.pyFiles", "").split(",")), None)
+    conf = getattr(owner, "conf", None) or owner._conf  # a context's getConf() makes a copy: a call for each setting
+    master = _told(conf, "spark.master")
+    # In local mode the workers are this Python.
+    files = "" if master is None or master == "local" or master.startswith("local[") else (
+        _told(conf, "spark.submit.pyFiles") or "")
+    wheel = next(filter(_is_our_wheel, files.split(",")), None)
     if wheel is not None:
         raise ConfigError("spark.submit.pyFiles", wheel, _WHY)
+    _CLEAR.add(owner)
+
+
+def _told(conf: Any, name: str) -> str | None:
+    """Return a setting of Spark's, "" where it is not set; None where Spark does not tell it."""
+    try:
+        return str(conf.get(name, ""))
+    except Exception as error:  # serverless platforms refuse to tell it, each in its own way
+        log.debug("whether a wheel of ours is in --py-files is not known: %s", error)
+        return None
 
 
 def wheel_warning(files: Iterable[str]) -> str | None:
@@ -55,11 +77,10 @@ def _is_our_wheel(path: str) -> bool:
     return name.startswith("pyproducer-") and name.endswith(".whl")
 
 
-def _conf_here() -> Any:
-    """Return what has get(name, default) of this process's Spark; None in a worker, and where Spark is not."""
-    context = getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_active_spark_context", None)
+def _owner_here() -> Any:
+    """Return the SparkContext or Connect session of this process; None in a worker, and where Spark is not."""
+    context = active_context()
     if context is not None:
-        return context._conf  # getConf() makes a copy, a call of the JVM for each setting
+        return context
     connect = sys.modules.get("pyspark.sql.connect.session")
-    session = None if connect is None else connect.SparkSession.getActiveSession()
-    return None if session is None else session.conf
+    return None if connect is None else connect.SparkSession.getActiveSession()

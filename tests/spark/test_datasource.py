@@ -180,3 +180,14 @@ def test_say_when_nobody_set_up_a_log_writes_to_stderr(monkeypatch: pytest.Monke
     driver_log.say(logging.INFO, "%d rows", 8)
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(" ", 2)[2] for line in lines] == [f"INFO pyproducer.spark: {count} rows" for count in (7, 8)]
+
+
+def test_insert_into_a_table_says_what_to_write_instead(spark: SparkSession, embedded: Any, topic_name: str) -> None:
+    """The planner said that bootstrap.servers was missing, which stands in the table's OPTIONS."""
+    spark.sql(f"create table insert_table (key string, value string) using pyproducer options ("
+              f"'kafka.bootstrap.servers' '{embedded.bootstrap_servers}', topic '{topic_name}')")
+    try:
+        with pytest.raises(Exception, match=r"(?s)hands the OPTIONS of a table to no writer.*use df\.write\.format"):
+            spark.sql("insert into insert_table select 'k', 'v'")
+    finally:
+        spark.sql("drop table insert_table")

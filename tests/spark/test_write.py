@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyproducer import KafkaProducer
+from pyproducer import ConfigError, KafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.spark import ColumnError, KafkaSink, RowsFailedError, WriteNumbers
 from pyproducer.spark import sink as sink_module
@@ -231,7 +231,8 @@ def test_task_when_brokers_are_slower_than_its_rows_waits_for_room_and_tells_how
         assert [record.value for record in read_topic(broker.bootstrap_servers, topic_name)] == values
     assert numbers.row_count == 1000
     assert 0 < numbers.buffer_wait_ms <= numbers.hand_over_ms
-    assert f"the tasks waited {numbers.buffer_wait_ms} ms for room in buffer.memory" in str(WriteNumbers.of([numbers]))
+    assert (f"the tasks waited {numbers.buffer_wait_ms} ms until brokers had taken earlier rows"
+            in str(WriteNumbers.of([numbers])))
     assert numbers.slowest_node == 1
     assert numbers.slowest_node_ms > 0
 
@@ -246,7 +247,8 @@ def test_task_when_there_is_no_room_within_max_block_ms_fails_and_says_what_hold
         broker.faults.on("Produce").delay(1000)
         with pytest.raises(RowsFailedError, match=r"No \d+ bytes of buffer\.memory became free within max\.block\.ms = "
                                                   r"300 ms: .*Send more slowly, or raise buffer\.memory"):
-            sink.send_rows(FakeRow(value="x" * 1000) for _ in range(1000))
+            # Smaller rows are held back until answers come, and wait for no room.
+            sink.send_rows(FakeRow(value="x" * 60_000) for _ in range(3))
 
 
 @pytest.mark.soak
@@ -285,3 +287,49 @@ def test_foreach_batch_when_there_are_200_micro_batches_then_nothing_grows(
             assert threads <= seen[0][pid][0]
             assert connections <= seen[0][pid][1]
             assert resident < seen[0][pid][2] + (30 << 20)
+
+
+def told_of_jobs(spark: SparkSession) -> list[tuple[str, str | None]]:
+    """Name and description of each job, as Spark's UI has them; the newest first."""
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    found = [jobs.apply(place) for place in range(jobs.length())]
+    return [(job.name(), job.description().get() if job.description().isDefined() else None) for job in found]
+
+
+def test_write_is_told_in_sparks_ui_with_the_users_line(spark: SparkSession, embedded: EmbeddedBroker,
+                                                        topic_name: str) -> None:
+    """It was "collect at .../site-packages/pyproducer/spark/sink.py:277", for every write of every program."""
+    sink = KafkaSink({"bootstrap.servers": embedded.bootstrap_servers}, topic=topic_name)
+    frame = many_rows(spark, 10)
+    sink.write(frame)
+    name, description = told_of_jobs(spark)[0]
+    assert name.startswith(f"write at {__file__}:")
+    assert description == f"pyproducer: {topic_name}"
+    sink.foreach_batch(frame, 7)
+    assert told_of_jobs(spark)[0][1] == f"pyproducer: {topic_name}, micro-batch 7"
+    spark.sparkContext.setJobDescription("the user's own")
+    try:
+        sink.write(frame)
+        assert told_of_jobs(spark)[0][1] == "the user's own"
+        assert spark.sparkContext.getLocalProperty("spark.job.description") == "the user's own"
+    finally:
+        spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]  # it takes it
+    assert frame.count() == 10
+    assert told_of_jobs(spark)[0][1] is None
+
+
+def test_write_as_json_takes_a_frame_of_any_columns(spark: SparkSession, embedded: EmbeddedBroker,
+                                                    topic_name: str) -> None:
+    frame = spark.createDataFrame([(1, "x", None), (2, None, 0.5)], "id int, `a``b.c` string, price double")
+    sink = KafkaSink({"bootstrap.servers": embedded.bootstrap_servers}, topic=topic_name)
+    assert sink.write(frame, key="id", value="json").row_count == 2
+    assert sink.write(frame, value=["price", "id"]).row_count == 2
+    found = {(record.key, record.value) for record in read_topic(embedded.bootstrap_servers, topic_name)}
+    assert found == {(b"1", b'{"id":1,"a`b.c":"x","price":null}'), (b"2", b'{"id":2,"a`b.c":null,"price":0.5}'),
+                     (None, b'{"price":null,"id":1}'), (None, b'{"price":0.5,"id":2}')}
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"value": "price"}, '"json" or names of columns'), ({"key": "id"}, '"json" or names of columns'),
+        ({"value": ["no"]}, "0 columns of that name"), ({"value": "json", "key": "no"}, "there are id, ")]
+    for given, says in wrong:
+        with pytest.raises(ConfigError, match=says):
+            sink.write(frame, **given)

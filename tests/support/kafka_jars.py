@@ -30,9 +30,8 @@ KAFKA_VERSION = "4.1.0"  # the same as kafka.version in the pom
 # 4.3 load the newest; an older Spark has other classes, and gets its own. The token provider is not there in the
 # connector's own version.
 NEWEST_SPARK_CONNECTOR = "4.2.0"
-SPARK_CONNECTORS = {"4.0": "4.0.1", "4.1": "4.1.1"}
-BESIDE_SPARK_CONNECTOR = ("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-                          "org.apache.commons:commons-pool2:2.12.1", "org.apache.kafka:kafka-clients:3.9.2")
+SPARK_CONNECTORS = {"3.5": "3.5.6", "4.0": "4.0.1", "4.1": "4.1.1"}
+BESIDE_SPARK_CONNECTOR = ("org.apache.commons:commons-pool2:2.12.1", "org.apache.kafka:kafka-clients:3.9.2")
 DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 MINIMUM_JAVA = 17  # what the broker of Kafka 4 asks for
 JDK_HINT = "Debian: apt-get install openjdk-17-jdk-headless"
@@ -115,7 +114,10 @@ def spark_connector_jars() -> list[Path]:
     jars = []
     minor = ".".join(metadata.version("pyspark").split(".")[:2])
     connector = SPARK_CONNECTORS.get(minor, NEWEST_SPARK_CONNECTOR)
-    for artifact in (f"org.apache.spark:spark-sql-kafka-0-10_2.13:{connector}", *BESIDE_SPARK_CONNECTOR):
+    scala, token_provider = ("2.12", connector) if minor == "3.5" else ("2.13", "4.0.0")
+    for artifact in (f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{connector}",
+                     f"org.apache.spark:spark-token-provider-kafka-0-10_{scala}:{token_provider}",
+                     *BESIDE_SPARK_CONNECTOR):
         _, name, version = artifact.split(":")
         folder = CACHE / "spark-connector" / f"{name}-{version}"
         if not folder.is_dir():

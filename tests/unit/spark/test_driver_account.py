@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import pickle
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,6 +31,14 @@ class Accumulator:
         return Accumulator, (self.addition.zero(self.value), self.addition)
 
 
+class Context:
+    """What a sink needs of a SparkContext: its accumulators, and settings."""
+
+    def __init__(self, accumulator: Any) -> None:
+        self.accumulator = accumulator
+        self._conf = {"spark.master": "local[2]"}
+
+
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Accumulator]:
     """The accumulators of a driver with a SparkContext."""
@@ -39,9 +48,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Accumulator]:
         accumulators.append(Accumulator(value, addition))
         return accumulators[-1]
 
-    context = SimpleNamespace(accumulator=accumulator)
+    context = Context(accumulator)
     module = SimpleNamespace(SparkContext=SimpleNamespace(_active_spark_context=context))
-    monkeypatch.setitem(driver_account.sys.modules, "pyspark.core.context", module)
+    monkeypatch.setitem(sys.modules, "pyspark", module)
     monkeypatch.setattr(driver_account, "_made", None)
     return accumulators
 
@@ -78,7 +87,7 @@ def test_account_when_its_sink_is_gone_then_what_comes_late_is_dropped(made: lis
 
 
 def test_account_without_a_spark_context_tells_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(driver_account.sys.modules, "pyspark.core.context", raising=False)
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
     task = travelled(DriverAccount())
     task.add(TaskNumbers(row_count=1))
     assert pickle.loads(pickle.dumps(task)).total == DeliveredNumbers()

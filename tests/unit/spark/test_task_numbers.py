@@ -24,8 +24,8 @@ def test_write_numbers_add_up_and_say_what_is_not_known() -> None:
             numbers.unknown_count) == (15, 150, 3, 2, 3, 5, 1, 2, 1)
     assert str(numbers) == (
         "micro-batch 7: 15 rows stored by 2 tasks: 150 bytes in 3 batches and 2 requests, 3 rows sent again; the tasks "
-        "waited 5 ms for room in buffer.memory; the slowest broker, node 0, took 21 ms for a request; Spark ran 1 "
-        "tasks again after 2 attempts that failed, whose rows may be stored more than once; the slowest task, of "
+        "waited 5 ms until brokers had taken earlier rows; the slowest broker, node 0, took 21 ms for a request; Spark "
+        "ran 1 tasks again after 2 attempts that failed, whose rows may be stored more than once; the slowest task, of "
         "partition 1, took 9 ms to hand over and 1 ms to wait for the last answers; how many rows 1 other tasks stored "
         "is unknown")
 
@@ -105,8 +105,9 @@ def test_this_task_outside_of_a_task_is_none() -> None:
 
 
 def test_this_task_in_a_task_tells_sparks_partition_and_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    context = SimpleNamespace(partitionId=lambda: 5, attemptNumber=lambda: 2, taskAttemptId=lambda: 99)
+    context = SimpleNamespace(partitionId=lambda: 5, attemptNumber=lambda: 2, taskAttemptId=lambda: 99,
+                              stageId=lambda: 3)
     module = SimpleNamespace(TaskContext=SimpleNamespace(get=lambda: context))
     monkeypatch.setitem(sys.modules, "pyspark", SimpleNamespace(taskcontext=module))  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "pyspark.taskcontext", module)  # type: ignore[arg-type]
-    assert this_task() == TaskNumbers(spark_partition=5, attempt=2)
+    assert this_task() == TaskNumbers(spark_partition=5, attempt=2, stage=3)

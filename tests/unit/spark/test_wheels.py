@@ -14,9 +14,41 @@ from pyproducer.spark import KafkaSink
 from pyproducer.spark.wheels import refuse_wheel, wheel_warning
 
 
-def session(master: str, files: str) -> SimpleNamespace:
-    conf = {"spark.master": master, "spark.submit.pyFiles": files}
-    return SimpleNamespace(conf=SimpleNamespace(get=conf.get))
+class Session:
+    """A double of Spark's, and of a SparkContext, whose settings are asked for one by one."""
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        self.settings = settings
+        self.asked: list[str] = []
+        self.conf = self
+
+    def get(self, name: str, default: str) -> str:
+        self.asked.append(name)
+        return self.settings.get(name, default)
+
+
+class ServerlessSession(Session):
+    """What Databricks' does for a setting that is none of the user's, default or not."""
+
+    def get(self, name: str, default: str) -> str:
+        raise RuntimeError(f"[CONFIG_NOT_AVAILABLE] Configuration {name} is not available.")
+
+
+def session(master: str, files: str) -> Session:
+    return Session({"spark.master": master, "spark.submit.pyFiles": files})
+
+
+def test_what_a_platform_does_not_tell_is_no_wheel() -> None:
+    """Every road but format("pyproducer") ended with CONFIG_NOT_AVAILABLE."""
+    refuse_wheel(ServerlessSession({}))
+
+
+def test_a_session_is_asked_once() -> None:
+    """Each micro-batch asked a Connect server four times."""
+    one = session("spark://a:7077", "/x/app.zip")
+    for _ in range(3):
+        refuse_wheel(one)
+    assert one.asked == ["spark.master", "spark.submit.pyFiles"]
 
 
 def test_a_wheel_in_py_files_is_refused_with_what_to_do_instead() -> None:
@@ -43,7 +75,7 @@ def test_every_road_says_the_same_of_a_wheel_when_it_sends_the_sink(road: str, m
     """Only write() looked: by the others each worker said "No module named 'pyproducer'"."""
     given = session("spark://a:7077", "/x/pyproducer-0.1.0-cp311-cp311-linux_x86_64.whl")
     sink = KafkaSink({"bootstrap.servers": "a:9092"}, topic="orders")
-    active: Any = SimpleNamespace(_conf=given.conf)
+    active: Any = given
     connect = NoSession
     if road == "Connect":
         active, connect = None, SimpleNamespace(getActiveSession=lambda: given)  # type: ignore[assignment]  # a double

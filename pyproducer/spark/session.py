@@ -1,0 +1,79 @@
+"""What this process has of Spark, and how a job is told in Spark's UI.
+
+Road:    sink, wheels, driver account -> [session] -> SparkContext
+Thread:  the driver's; properties of a job are those of the thread that starts it.
+Source:  pyspark's SparkContext and traceback_utils (3.5 to 4.3). Nothing here loads pyspark.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+_OURS = str(Path(__file__).resolve().parents[1])
+_DESCRIPTION = "spark.job.description"
+
+log: logging.Logger = logging.getLogger(__name__)
+
+
+def active_context() -> Any:
+    """Return the SparkContext of this process; None in a worker, with Spark Connect, and where Spark is not."""
+    return getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_active_spark_context", None)
+
+
+@contextmanager
+def described(context: Any, description: str, *, overrules: bool) -> Iterator[None]:
+    """Name the jobs that are started meanwhile, in Spark's UI: what they do, and the user's line that wanted it.
+
+    Args:
+        context: The SparkContext; None does nothing.
+        description: What they do.
+        overrules: Whether a description that is there is not the user's but Spark's.
+    """
+    if context is None:
+        yield
+        return
+    before = context.getLocalProperty(_DESCRIPTION)
+    if before is None or overrules:
+        context.setJobDescription(description)
+    try:
+        with _call_site(context):
+            yield
+    finally:
+        context.setJobDescription(before)
+
+
+def again_count(context: Any, stages: Iterable[int]) -> int:
+    """Return how many times Spark ran stages again: what their tasks had stored before is stored again."""
+    if context is None:
+        return 0
+    tracker = context.statusTracker()
+    found = [tracker.getStageInfo(stage) for stage in set(stages) if stage >= 0]
+    return sum(info.currentAttemptId for info in found if info is not None)
+
+
+def _call_site(context: Any) -> AbstractContextManager[Any]:
+    """Return what gives jobs the line of the user's program; without it they have that of our call of Spark."""
+    user: FrameType | None = sys._getframe(1)
+    while user is not None and (user.f_code.co_filename.startswith(_OURS) or _is_contextlib(user)):
+        user = user.f_back
+    if user is None or {"pyspark", "py4j"} & {*Path(user.f_code.co_filename).parts}:  # foreachBatch: it is Spark's
+        return nullcontext()
+    try:
+        from pyspark.traceback_utils import SCCallSiteSync
+
+        site = SCCallSiteSync(context)  # type: ignore[no-untyped-call]  # it has no types
+        site._call_site = f"write at {user.f_code.co_filename}:{user.f_lineno}"
+    except (ImportError, AttributeError, TypeError) as error:  # not public: another Spark may have it otherwise
+        log.debug("jobs do not show the line of the user's program: %r", error)
+        return nullcontext()
+    return site  # the inner ones, of pyspark's own methods, leave an outer one as it is
+
+
+def _is_contextlib(frame: FrameType) -> bool:
+    return Path(frame.f_code.co_filename).name == "contextlib.py"
