@@ -60,7 +60,7 @@ def test_defaults_in_readme_are_those_of_the_table() -> None:
         "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config":
         'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'})),
     ("`send_batch`", lambda: not hasattr(KafkaProducer, "send_batch")),
-    ("Spark 4", lambda: importlib.util.find_spec("pyproducer.spark.datasource") is None),
+    ("Spark 3.5", lambda: importlib.util.find_spec("pyproducer.spark.datasource") is None),
     ("Spark: exactly-once", lambda: importlib.util.find_spec("pyproducer.spark.twophase") is None),
     ("`pyproducer.aio.AsyncKafkaProducer`", lambda: importlib.util.find_spec("pyproducer.aio") is None),
 ])

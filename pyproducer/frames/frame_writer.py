@@ -1,0 +1,141 @@
+"""write(): all rows of a frame to a topic, by columns, and wait until each is acknowledged.
+
+Road:    frame -> Arrow record batches -> json text, or columns as they are -> [frame writer] -> send_batch
+Thread:  the caller's.
+Source:  ours.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from pyproducer.common.errors import ConfigError
+from pyproducer.frames.json_text import is_plain, json_objects, json_values
+from pyproducer.producer.kafka_producer import KafkaProducer
+from pyproducer.spark.arrow import send_record_batches
+from pyproducer.spark.row_producer import RowProducer
+from pyproducer.spark.task_numbers import TaskNumbers
+
+_ROWS_AT_ONCE = 65_536
+_BYTES_AT_ONCE = 16 << 20
+"""So much is text at one time: a frame may be as large as memory, and its text a multiple of that."""
+
+
+def write(producer: RowProducer | Mapping[str, object], frame: Any, topic: str, *, key: str | None = None,
+          value: str | Sequence[str] = "json", headers: str | None = None,
+          partition: str | None = None) -> TaskNumbers:
+    """Write all rows of a frame to a topic, in order, and wait until each is acknowledged.
+
+        frames.write({"bootstrap.servers": "broker:9092"}, frame, "orders", key="id")            # rows as JSON objects
+        frames.write(producer, frame, "orders", key="id", value=["id", "price"])                 # of these columns
+        frames.write(producer, frame, "orders", value="payload")                                 # a column as it is
+
+    Args:
+        producer: A KafkaProducer, which stays open; or the settings of one that is made for this call. It has no
+            serializers, interceptors or partitioner that need rows one by one, or pays for them.
+        frame: Whatever has `__arrow_c_stream__`: a polars, pandas or Daft frame, a DuckDB relation, an Arrow table,
+            record batch or reader. A reader is read as it is sent.
+        topic: The topic of every row.
+        key: Name of the column of keys. Text and bytes go as they are, anything else as JSON; null is no key.
+        value: "json" for a JSON object of each row's columns, without those that are named as headers or partition;
+            names of columns for an object of these, in this order; or the name of one column of text or bytes, which
+            goes as it is, and whose nulls are tombstones.
+        headers: Name of a column of list<struct<key: string, value: binary>>.
+        partition: Name of a column of int32 or int64; the partitioner chooses where it is null.
+
+    Returns:
+        How many rows were stored, and what that took.
+
+    Raises:
+        TypeError: This is no frame, or a column is of a type that is no JSON. Not sent.
+        ConfigError: A column is not there, or a setting is wrong. Not sent.
+        ValueError: A number is NaN or infinite, which is no JSON; the rows of earlier pieces are stored.
+        RowsFailedError: Some rows were not stored; it says how many were, and why.
+    """
+    import pyarrow
+
+    send_batch = getattr(producer, "send_batch", None)
+    if isinstance(producer, type) or not (isinstance(producer, Mapping) or (
+            send_batch is not None and not inspect.iscoroutinefunction(send_batch))):
+        raise TypeError(f"rows are written by a KafkaProducer, or by one that is made of settings, not by "
+                        f"{producer!r}")
+    if not isinstance(topic, str):
+        raise TypeError(f"topic must be a str, got {topic!r}")
+    if not hasattr(frame, "__arrow_c_stream__"):
+        raise TypeError(f"a frame has __arrow_c_stream__ (polars, pandas 2.2, DuckDB, Arrow, Daft), and "
+                        f"{type(frame).__name__} has not")
+    reader = pyarrow.RecordBatchReader.from_stream(frame)
+    plan = _Plan(reader.schema, key, value, headers, partition)
+    with KafkaProducer(producer) if isinstance(producer, Mapping) else nullcontext(producer) as open_producer:
+        return send_record_batches(plan.rows_of(reader), open_producer, topic, is_task=False)
+
+
+class _Plan:
+    """Which columns of a frame become what; made before anything is sent.
+
+    Args:
+        schema: The frame's.
+        key: As in write(), like the others.
+        value: "json", names, or a name.
+        headers: A name.
+        partition: A name.
+    """
+
+    def __init__(self, schema: Any, key: str | None, value: str | Sequence[str], headers: str | None,
+                 partition: str | None) -> None:
+        import pyarrow
+
+        names = list(schema.names)
+        self._is_json = value == "json" or not isinstance(value, str)
+        self._columns = ([name for name in names if name not in (headers, partition)] if value == "json"
+                         else [value] if isinstance(value, str) else list(value))
+        self._others = {role: name for role, name in
+                        (("key", key), ("headers", headers), ("partition", partition)) if name is not None}
+        for role, name in (*self._others.items(), *(("value", name) for name in self._columns)):
+            if names.count(name) != 1:
+                raise ConfigError(role, name, f"the frame has {names.count(name)} columns of that name; there are "
+                                              + ", ".join(names))
+        if not self._columns:
+            raise ConfigError("value", value, "no column is left for it")
+        kind = schema.field(self._columns[0]).type
+        if not self._is_json and not is_plain(kind):
+            raise TypeError(f"column {value!r} is {kind}: a column that goes as it is has text or bytes; for a "
+                            f"JSON object of it write value=[{value!r}]")
+        if partition is not None and str(schema.field(partition).type) not in ("int32", "int64"):
+            raise TypeError(f"column {partition!r} is {schema.field(partition).type}: partitions are int32 or int64")
+        if headers is not None and not _is_headers(schema.field(headers).type):
+            raise TypeError(f"column {headers!r} is {schema.field(headers).type}: headers are "
+                            "list<struct<key: string, value: binary>>")
+        self._key_is_json = key is not None and not is_plain(schema.field(key).type)
+        # What is no JSON is told before anything is sent.
+        self._contract(pyarrow.RecordBatch.from_pylist([], schema=schema))
+
+    def rows_of(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yield record batches of columns by the names of the contract."""
+        for batch in batches:
+            if batch.num_rows:
+                count = max(1, min(_ROWS_AT_ONCE, batch.num_rows * _BYTES_AT_ONCE // max(batch.nbytes, 1)))
+                for first_row in range(0, batch.num_rows, count):
+                    yield self._contract(batch.slice(first_row, count))
+
+    def _contract(self, rows: Any) -> Any:
+        import pyarrow
+
+        columns = {"value": json_objects(rows.select(self._columns)) if self._is_json
+                   else rows.column(self._columns[0])}
+        columns.update((role, rows.column(name)) for role, name in self._others.items())
+        if self._key_is_json:
+            columns["key"] = json_values(columns["key"], self._others["key"])
+        return pyarrow.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _is_headers(kind: Any) -> bool:
+    from pyarrow import types
+
+    if not (types.is_list(kind) or types.is_large_list(kind)) or not types.is_struct(kind.value_type):
+        return False
+    fields = {field.name.lower(): field.type for field in kind.value_type}
+    return [*fields] == ["key", "value"] and types.is_string(fields["key"]) and types.is_binary(fields["value"])

@@ -1,0 +1,106 @@
+"""frames.write: rows of frames in a topic, read back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pyproducer import ConfigError, KafkaProducer
+from pyproducer.aio import AsyncKafkaProducer
+from pyproducer.broker import EmbeddedBroker
+from pyproducer.spark import RowsFailedError
+from pyproducer.testing import read_topic
+
+pyarrow = pytest.importorskip("pyarrow")
+
+from pyproducer import frames  # noqa: E402 - pyarrow may not be there
+
+
+class Frame:
+    """Any library's frame: nothing but the stream."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def rows_of(broker: EmbeddedBroker, topic: str) -> list[Any]:
+    return sorted(read_topic(broker.bootstrap_servers, topic), key=lambda record: (record.partition, record.offset))
+
+
+@pytest.fixture
+def broker() -> Any:
+    with EmbeddedBroker() as started:
+        started.create_topic("orders", 3)
+        yield started
+
+
+def test_rows_become_objects_by_default_with_a_key_of_any_type(broker: EmbeddedBroker) -> None:
+    rows = [{"id": row, "name": f"n{row}" if row % 3 else None, "price": row / 8} for row in range(200_000)]
+    table = pyarrow.Table.from_pylist(rows)
+    told = frames.write({"bootstrap.servers": broker.bootstrap_servers}, Frame(table), "orders", key="id")
+    assert told.row_count == len(rows)
+    found = rows_of(broker, "orders")
+    assert sorted((json.loads(record.value) for record in found), key=lambda row: row["id"]) == rows
+    assert all(record.key == str(json.loads(record.value)["id"]).encode() for record in found)
+
+
+def test_columns_as_they_are_with_headers_and_partitions_by_a_producer_that_stays_open(broker: EmbeddedBroker) -> None:
+    table = pyarrow.table({
+        "payload": [b"one", None], "k": ["a", None], "part": pyarrow.array([2, None], pyarrow.int32()),
+        "h": pyarrow.array([[{"key": "source", "value": b"shop"}], None],
+                           pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])))})
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        frames.write(producer, table, "orders", key="k", value="payload", headers="h", partition="part")
+        producer.send("orders", b"still open", partition=0).result()
+    found = {record.value: record for record in rows_of(broker, "orders")}
+    assert set(found) == {b"one", None, b"still open"}
+    assert (found[b"one"].key, found[b"one"].partition) == (b"a", 2)
+    assert [(header.key, header.value) for header in found[b"one"].headers] == [("source", b"shop")]
+
+
+def test_objects_of_some_columns_in_their_order(broker: EmbeddedBroker) -> None:
+    table = pyarrow.table({"a": [1], "b": ["x"], "c": [None]})
+    frames.write({"bootstrap.servers": broker.bootstrap_servers}, table, "orders", value=["c", "a"])
+    assert [record.value for record in rows_of(broker, "orders")] == [b'{"c":null,"a":1}']
+
+
+@pytest.mark.parametrize(("given", "error", "says"), [
+    ({"key": "idd"}, ConfigError, "idd.*the frame has 0 columns of that name; there are id, blob"),
+    ({}, TypeError, "column 'blob' is binary, which is no JSON"),
+    ({"value": "id"}, TypeError, r"column 'id' is int64: .* write value=\['id'\]"),
+    ({"value": ["id"], "partition": "blob"}, TypeError, "column 'blob' is binary: partitions are int32 or int64"),
+    ({"value": ["id"], "headers": "id"}, TypeError, "column 'id' is int64: headers are list<struct<key"),
+    ({"value": []}, ConfigError, "no column is left"),
+    ({"value": ["id", "id2"]}, ConfigError, "id2"),
+])
+def test_what_cannot_be_written_is_told_before_anything_is_sent(
+        given: dict[str, Any], error: type[Exception], says: str, broker: EmbeddedBroker) -> None:
+    table = pyarrow.table({"id": [1, 2], "blob": [b"1", b"2"]})
+    with pytest.raises(error, match=says):
+        frames.write({"bootstrap.servers": broker.bootstrap_servers}, table, "orders", **given)
+    assert rows_of(broker, "orders") == []
+
+
+def test_what_is_no_frame_is_told(broker: EmbeddedBroker) -> None:
+    table = pyarrow.table({"id": [1]})
+    with pytest.raises(TypeError, match=r"topic must be a str, got None"):
+        frames.write({"bootstrap.servers": broker.bootstrap_servers}, table, None)  # type: ignore[arg-type]  # on purpose
+    for producer in (AsyncKafkaProducer, "broker:9092", None):
+        with pytest.raises(TypeError, match=r"rows are written by a KafkaProducer, or by one that is made of settings"):
+            frames.write(producer, table, "orders")  # type: ignore[arg-type]  # wrong on purpose
+    with pytest.raises(TypeError, match=r"a frame has __arrow_c_stream__ .*, and list has not"):
+        frames.write({"bootstrap.servers": broker.bootstrap_servers}, [{"id": 1}], "orders")
+
+
+def test_rows_that_are_not_stored_are_told_without_a_word_of_sparks(broker: EmbeddedBroker) -> None:
+    table = pyarrow.table({"v": ["a", "x" * 10_000, "b"], "p": pyarrow.array([0, 0, 0], pyarrow.int32())})
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "max.request.size": 5_000}) as producer:
+        frames.write(producer, table.slice(0, 1), "orders", value="v", partition="p")
+        with pytest.raises(RowsFailedError, match=r"3 of 3 rows sent were not stored.*Of them no rows are known"):
+            frames.write(producer, table, "orders", value="v", partition="p")
+    assert [record.value for record in rows_of(broker, "orders")] == [b"a"]
