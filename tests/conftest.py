@@ -287,7 +287,9 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     remaining = _open_sockets() - sockets_before
     ours = {thing.fileno(): thing for thing in gc.get_objects() if type(thing) in SOCKET_TYPES}
     # Of others, librdkafka's for one, which end when their threads get to it, there is no Python object.
-    left_open = [ours[number] for number, _ in remaining if number in ours]
+    found = [(number, ours[number]) for number, _ in remaining if number in ours]
+    time.sleep(0.1 if found else 0)  # who is just closing one, on a thread that was there before, has closed it then
+    left_open = [thing for number, thing in found if thing.fileno() == number]
     if left_open:
         told = sorted(_describe(thing) for thing in left_open)
         for thing in left_open:
