@@ -60,7 +60,8 @@ def measure(twin: ModuleType) -> dict[str, float]:
         sent = clock()
         ledger.now_ms = 1004
         for batch in batches:
-            ledger.on_end(batch)
+            ledger.on_end(batch.story, batch.topic_partition, batch.encoded, batch.record_count, batch.attempts,
+                          batch.open.size_bytes, batch.result.failure is None)
         ended = clock()
         for step, spent in (("story", made - begin), ("sent", sent - made), ("end", ended - sent)):
             best[step] = min(best[step], spent / _BATCHES)

@@ -583,6 +583,7 @@ class RecordAccumulator:
         with partition.lock:
             self._pool.hand_down(batch, batch.parts, partition.batches)  # the shares of its parts sum to what it had
         batch.hand_over()
+        batch.story.is_told = True  # how it ended is told by its parts
         self.finish(batch)
 
     def take_over(self, batch: ProducerBatch, records: Sequence[WaitingRecord]) -> None:
@@ -637,7 +638,8 @@ class RecordAccumulator:
             if batch in batches:
                 if batches[-1] is batch:
                     partition.last_future_count = batch.record_count - batch.row_count - batch.grown_future_count
-                self._ledger.on_end(batch)
+                self._ledger.on_end(batch.story, batch.topic_partition, batch.encoded, batch.record_count,
+                                    batch.attempts, batch.open.size_bytes, batch.result.failure is None)
                 self._pool.release(batch, batches)
             if not batches:
                 self.busy.pop(partition, None)  # it is looked at no more

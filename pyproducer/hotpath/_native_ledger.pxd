@@ -129,11 +129,11 @@ cdef class Ledger:
     @cython.locals(count=cython.longlong, share_us=cython.longlong, sent_ms=cython.longlong, begin_ms=cython.longlong,
                    due_ms=cython.longlong, held_by=cython.longlong, busy_with=cython.longlong, story=Story)
     cpdef on_sent(self, NodeRow node, object batches, long long now_ms, long long codec_ms)
-    @cython.locals(story=Story, records=cython.longlong, attempts=cython.longlong, raw_bytes=cython.longlong,
-                   size_bytes=cython.longlong, is_stored=cython.bint, ended_ms=cython.longlong,
+    @cython.locals(size_bytes=cython.longlong, ended_ms=cython.longlong,
                    node_id=cython.longlong, floor_ms=cython.longlong, wire_ms=cython.longlong,
                    busy_ms=cython.longlong, retry_ms=cython.longlong, wait_ms=cython.longlong,
                    linger_ms=cython.longlong, node=NodeRow, life_ms=cython.longlong, slot=cython.longlong,
                    base=cython.longlong, row=TopicRow)
-    cpdef on_end(self, object batch)
+    cpdef on_end(self, Story story, object place, object encoded, long long records, long long attempts,
+                 long long raw_bytes, bint is_stored)
     cdef void _put(self, long long base, long long column, long long value) noexcept

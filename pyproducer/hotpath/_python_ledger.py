@@ -7,7 +7,7 @@ _native_ledger.pxd declares. Each operation only writes numbers, calls nothing o
 
     ProducerBatch has a Story          opened, due, sent, and what it waited for
     Ledger.on_sent(node, batches)      a request has them
-    Ledger.on_end(batch)               it left its list: its story goes into the ring, its numbers into the rows
+    Ledger.on_end(story, ...)          it left its list: its story goes into the ring, its numbers into the rows
 
 Road:    accumulator, sender -> [ledger]; observe/ reads
 Thread:  the sender's, but for what a Story is told by the caller who opened its batch. Any thread reads; a number may
@@ -18,7 +18,7 @@ Source:  ours. Imports nothing of ours.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 
 NO_WAIT = 0
 NAME = 1            # of a broker, being resolved
@@ -400,19 +400,16 @@ class Ledger:
                 if story.reason == _LATE and held_by == _ORDER:
                     story.reason = _ORDER
 
-    def on_end(self, batch: object) -> None:
-        """A batch left its partition's list: stored, failed, or given up. Again is no error; a split one has no end."""
-        story: Story = batch.story  # type: ignore[attr-defined]  # as above
-        if story.is_told or batch.parts:  # type: ignore[attr-defined]
+    def on_end(self, story: Story, place: tuple[str, int], encoded: Sized | None, records: int, attempts: int,
+               raw_bytes: int, is_stored: bool) -> None:
+        """A batch left its partition's list: stored, failed, or given up. Again is no error; a split one has no end.
+
+        What it has is given one by one: in compiled code, where nothing is known of a batch, each look costs 25 ns.
+        """
+        if story.is_told:
             return
         story.is_told = True
-        place: tuple[str, int] = batch.topic_partition  # type: ignore[attr-defined]
-        encoded = batch.encoded  # type: ignore[attr-defined]
-        records: int = batch.record_count  # type: ignore[attr-defined]
-        attempts: int = batch.attempts  # type: ignore[attr-defined]
-        raw_bytes: int = batch.open.size_bytes  # type: ignore[attr-defined]
         size_bytes = 0 if encoded is None else len(encoded)
-        is_stored: bool = batch.result.failure is None  # type: ignore[attr-defined]
         ended_ms = self.now_ms
         node_id = -1
         floor_ms = 0

@@ -267,3 +267,15 @@ def test_errors_when_send_and_send_batch_refuse_records_then_the_producers_total
     failed = sum(producer.close().failed.values())
     metrics = producer.metrics()
     assert metrics["record-error-total"] == sum(metrics.errors.values()) == failed == 12
+
+
+def test_a_batch_that_was_split_is_counted_by_its_parts_alone(broker: EmbeddedBroker) -> None:
+    with made(broker, linger_ms=60_000, batch_size=16_000) as producer:
+        producer.partitions_for(TOPIC)
+        broker.faults.on("Produce", times=1).error(ErrorCode.MESSAGE_TOO_LARGE)
+        futures = [producer.send(TOPIC, b"x" * 100, partition=0) for _ in range(100)]
+        producer.flush()
+        metrics = producer.metrics()
+        assert [future.result().offset for future in futures] == list(range(100))
+        assert metrics["record-send-total"] == metrics.topics[TOPIC]["record-send-total"] == 100
+        assert metrics["batch-split-total"] == 1

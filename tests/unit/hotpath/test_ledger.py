@@ -23,7 +23,12 @@ def make_batch(twin: ModuleType, opened_ms: int, *, topic: str = "t", size: int 
                failure: object = None) -> Any:
     return SimpleNamespace(
         story=twin.Story(opened_ms), topic_partition=(topic, 0), encoded=bytearray(size), record_count=records,
-        attempts=0, open=SimpleNamespace(size_bytes=2 * size), result=SimpleNamespace(failure=failure), parts=[])
+        attempts=0, open=SimpleNamespace(size_bytes=2 * size), result=SimpleNamespace(failure=failure))
+
+
+def end(ledger: Any, batch: Any) -> None:
+    ledger.on_end(batch.story, batch.topic_partition, batch.encoded, batch.record_count, batch.attempts,
+                  batch.open.size_bytes, batch.result.failure is None)
 
 
 def told(twin: ModuleType, ledger: Any) -> list[dict[str, int]]:
@@ -50,8 +55,8 @@ def test_story_when_a_batch_waits_for_a_slot_then_linger_wait_and_wire_add_up_to
     node.on_answer(4, 10, 0)
     ledger.on_sent(node, [batch], 1080, 0)
     ledger.now_ms = 1160
-    ledger.on_end(batch)
-    ledger.on_end(batch)  # again is no error
+    end(ledger, batch)
+    end(ledger, batch)  # again is no error
     (story,) = told(twin, ledger)
     assert (story["linger_ms"], story["wait_ms"], story["reason"], story["wire_ms"]) == (5, 75, twin.SLOT, 80)
     assert (story["node_id"], story["records"], story["bytes"], story["raw_bytes"], story["outcome"]) == (
@@ -75,7 +80,7 @@ def test_story_when_it_was_sent_again_then_the_time_before_is_retry(twin: Module
     batch.attempts = 1
     ledger.on_sent(node, [batch], 1150, 0)
     ledger.now_ms = 1155
-    ledger.on_end(batch)
+    end(ledger, batch)
     (story,) = told(twin, ledger)
     assert (story["retry_ms"], story["wire_ms"], story["attempts"]) == (150, 5, 1)
 
@@ -85,7 +90,7 @@ def test_story_when_a_batch_was_never_sent_then_all_of_its_life_is_a_wait(twin: 
     batch = make_batch(twin, 1000, failure=object())
     batch.encoded = None
     ledger.now_ms = 4000
-    ledger.on_end(batch)
+    end(ledger, batch)
     (story,) = told(twin, ledger)
     assert (story["wait_ms"], story["outcome"], story["node_id"]) == (3000, twin.FAILED, -1)
     assert ledger.topics["t"].record_send_total == 0
@@ -97,7 +102,7 @@ def test_ring_when_more_batches_end_than_it_holds_then_the_last_stay_and_sums_ha
         batch = make_batch(twin, 1000, records=number)
         ledger.on_sent(node, [batch], 1001, 0)
         ledger.now_ms = 1002 + number
-        ledger.on_end(batch)
+        end(ledger, batch)
     assert [story["records"] for story in told(twin, ledger)] == [9, 8, 7, 6]
     assert len(ledger.stories(1010)) == 2
     assert ledger.sums()[twin.COLUMNS.index("records")] == sum(range(10))
@@ -108,7 +113,7 @@ def test_topics_when_there_are_more_than_allowed_then_the_others_share_a_row(twi
     for number in range(5):
         batch = make_batch(twin, 1000, topic=f"t{number}")
         ledger.on_sent(node, [batch], 1001, 0)
-        ledger.on_end(batch)
+        end(ledger, batch)
     assert {name: row.record_send_total for name, row in ledger.topics.items()} == {"t0": 3, "t1": 3, "(others)": 9}
 
 
@@ -149,7 +154,7 @@ def test_twins_when_they_are_told_the_same_then_they_say_the_same() -> None:
             ledger.now_ms = now_ms + draw.randrange(100)
             ledger.tell_ms = draw.randrange(3)
             for batch in batches:
-                ledger.on_end(batch)
+                end(ledger, batch)
         said.append((ledger.stories(0), ledger.sums(), ledger.delivery.counts(), ledger.queue.counts(),
                      [node.latency.counts() for node in nodes], sorted(ledger.topics)))
     assert said[0] == said[1]
