@@ -10,10 +10,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from itertools import chain
 from typing import Any
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.frames.json_text import is_plain, json_objects, json_values
+from pyproducer.frames.json_text import as_it_is, is_plain, json_objects, json_values
 from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.spark.arrow import send_record_batches
 from pyproducer.spark.row_producer import RowProducer
@@ -54,6 +55,8 @@ def write(producer: RowProducer | Mapping[str, object], frame: Any, topic: str, 
         ConfigError: A column is not there, or a setting is wrong. Not sent.
         ValueError: A number is NaN or infinite, which is no JSON; the rows of earlier pieces are stored.
         RowsFailedError: Some rows were not stored; it says how many were, and why.
+        DeliveryFailedError: With pyproducer.on.unretrieved=raise: all rows are stored, and other records that were
+            given to this producer are not.
     """
     import pyarrow
 
@@ -69,8 +72,13 @@ def write(producer: RowProducer | Mapping[str, object], frame: Any, topic: str, 
                         f"{type(frame).__name__} has not")
     reader = pyarrow.RecordBatchReader.from_stream(frame)
     plan = _Plan(reader.schema, key, value, headers, partition)
+    batches = iter(reader)
+    first = next(batches, None)
+    if first is not None:
+        plan.columns_of(first.slice(0, 0))  # what is no JSON is told before anything is sent
     with KafkaProducer(producer) if isinstance(producer, Mapping) else nullcontext(producer) as open_producer:
-        return send_record_batches(plan.rows_of(reader), open_producer, topic, is_task=False)
+        rows = plan.rows_of(() if first is None else chain((first,), batches))
+        return send_record_batches(rows, open_producer, topic, is_task=False)
 
 
 class _Plan:
@@ -86,8 +94,6 @@ class _Plan:
 
     def __init__(self, schema: Any, key: str | None, value: str | Sequence[str], headers: str | None,
                  partition: str | None) -> None:
-        import pyarrow
-
         names = list(schema.names)
         self._is_json = value == "json" or not isinstance(value, str)
         self._columns = ([name for name in names if name not in (headers, partition)] if value == "json"
@@ -110,8 +116,6 @@ class _Plan:
             raise TypeError(f"column {headers!r} is {schema.field(headers).type}: headers are "
                             "list<struct<key: string, value: binary>>")
         self._key_is_json = key is not None and not is_plain(schema.field(key).type)
-        # What is no JSON is told before anything is sent.
-        self._contract(pyarrow.RecordBatch.from_pylist([], schema=schema))
 
     def rows_of(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield record batches of columns by the names of the contract."""
@@ -119,16 +123,25 @@ class _Plan:
             if batch.num_rows:
                 count = max(1, min(_ROWS_AT_ONCE, batch.num_rows * _BYTES_AT_ONCE // max(batch.nbytes, 1)))
                 for first_row in range(0, batch.num_rows, count):
-                    yield self._contract(batch.slice(first_row, count))
+                    yield self.columns_of(batch.slice(first_row, count))
 
-    def _contract(self, rows: Any) -> Any:
+    def columns_of(self, rows: Any) -> Any:
+        """Return a record batch of the columns of the contract.
+
+        Raises:
+            TypeError: A column is of a type that is no JSON.
+            ValueError: A number is no JSON.
+        """
         import pyarrow
 
         columns = {"value": json_objects(rows.select(self._columns)) if self._is_json
-                   else rows.column(self._columns[0])}
-        columns.update((role, rows.column(name)) for role, name in self._others.items())
-        if self._key_is_json:
-            columns["key"] = json_values(columns["key"], self._others["key"])
+                   else as_it_is(rows.column(self._columns[0]))}
+        for role, name in self._others.items():
+            column = rows.column(name)
+            if role == "key":
+                columns[role] = json_values(column, name) if self._key_is_json else as_it_is(column)
+            else:
+                columns[role] = column.cast(_headers_type()) if role == "headers" else column
         return pyarrow.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
@@ -137,5 +150,11 @@ def _is_headers(kind: Any) -> bool:
 
     if not (types.is_list(kind) or types.is_large_list(kind)) or not types.is_struct(kind.value_type):
         return False
-    fields = {field.name.lower(): field.type for field in kind.value_type}
-    return [*fields] == ["key", "value"] and types.is_string(fields["key"]) and types.is_binary(fields["value"])
+    fields = {field.name: field.type for field in kind.value_type}
+    return [*fields] == ["key", "value"] and is_plain(fields["key"]) and is_plain(fields["value"])
+
+
+def _headers_type() -> Any:
+    import pyarrow
+
+    return pyarrow.large_list(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))

@@ -56,21 +56,35 @@ def json_values(column: Any, name: str) -> Any:
         ValueError: A number is NaN or infinite.
     """
     import pyarrow
-    import pyarrow.compute as pc
 
     if isinstance(column, pyarrow.ChunkedArray):
         column = column.combine_chunks()
-    return pc.if_else(column.is_null(), None, _cells(column, name)) if column.null_count else _cells(column, name)
+    return _text(column, column.type, name).cast(pyarrow.large_string())
 
 
 def is_plain(kind: Any) -> bool:
     """Whether a column of this type can be a key or a value as it is."""
     from pyarrow import types
 
-    if types.is_dictionary(kind):
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
         kind = kind.value_type
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind)
                 or types.is_large_binary(kind) or str(kind).endswith("_view"))
+
+
+def as_it_is(column: Any) -> Any:
+    """Return a column of text or bytes in a form that send_batch takes: runs and views are for others."""
+    import pyarrow
+    import pyarrow.compute as pc
+    from pyarrow import types
+
+    if types.is_run_end_encoded(column.type):
+        column = pc.run_end_decode(column)
+    if types.is_dictionary(column.type):
+        return pyarrow.DictionaryArray.from_arrays(column.indices, as_it_is(column.dictionary))
+    if str(column.type).endswith("_view"):  # of which Arrow takes and compares nothing
+        column = column.cast(pyarrow.large_string() if str(column.type) == "string_view" else pyarrow.large_binary())
+    return column
 
 
 def _joined(before: str, parts: list[tuple[str, Any]], after: str, count: int) -> Any:
@@ -107,15 +121,19 @@ def _text(column: Any, kind: Any, name: str) -> Any:
             raise ValueError(f"column {name!r} has {column[row].as_py()}, which is no JSON: fill it, or make it null")
         return column.cast(pyarrow.string())
     if types.is_dictionary(kind):
-        # Each of its values once, if there are fewer than rows.
-        return pyarrow.DictionaryArray.from_arrays(column.indices, _cells(column.dictionary, name)).dictionary_decode()
+        if len(column.dictionary) > len(column):  # of a slice it is that of the whole
+            decoded = as_it_is(column).dictionary_decode()
+            return _text(decoded, decoded.type, name)
+        text = _text(column.dictionary, kind.value_type, name)  # of each value once
+        return pyarrow.DictionaryArray.from_arrays(column.indices, text).dictionary_decode()
     if types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view":
         return _quoted(_escaped(column.cast(pyarrow.large_string())))
     if types.is_decimal(kind) or types.is_time(kind) or types.is_date(kind):
-        return _quoted(column.cast(pyarrow.string()))
+        return _quoted(_in_range(column.cast(pyarrow.string()), name))
     if types.is_timestamp(kind):
         # With a zone Arrow keeps UTC. Its text has a blank where ISO 8601 has a T.
-        text = pc.replace_substring(column.cast(pyarrow.timestamp(kind.unit)).cast(pyarrow.string()), " ", "T")
+        text = _in_range(column.cast(pyarrow.timestamp(kind.unit)).cast(pyarrow.string()), name)
+        text = pc.replace_substring(text, " ", "T")
         return _quoted(text) if kind.tz is None else _concatenated('"', text.cast(pyarrow.large_string()), '+00:00"')
     if types.is_struct(kind):
         fields = [(_label(field.name), _cells(values, f"{name}.{field.name}"))
@@ -135,6 +153,20 @@ def _text(column: Any, kind: Any, name: str) -> Any:
     if str(kind) == "extension<arrow.uuid>":
         return _quoted(pyarrow.array([value and str(value) for value in column.to_pylist()], pyarrow.large_string()))
     raise TypeError(f"column {name!r} is {kind}, which is no JSON: leave it out, or cast it to text")
+
+
+def _in_range(text: Any, name: str) -> Any:
+    """Return the text of times; what is beyond the years that Arrow can write, it writes as "<value out of range...".
+
+    Raises:
+        ValueError: One is.
+    """
+    import pyarrow.compute as pc
+
+    if pc.any(pc.starts_with(text, "<")).as_py():
+        row = pc.index(pc.starts_with(text, "<"), True).as_py()
+        raise ValueError(f"column {name!r} has a time that no text stands for, {text[row].as_py()}: make it null")
+    return text
 
 
 def _label(name: str) -> str:

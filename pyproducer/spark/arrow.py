@@ -7,7 +7,6 @@ Source:  ours; the column contract is that of columns.py, checked by schema.py o
 
 from __future__ import annotations
 
-import logging
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -23,8 +22,6 @@ from pyproducer.spark.window import Unanswered, Window
 PIECE_BYTES = 8 * 1024 * 1024
 """So much goes into one call: max.block.ms bounds a call's waits for buffer.memory, and a batch of 10,000 large rows
 may be a gigabyte. Rows of common size stay in one call, and a piece has room for batches of many partitions."""
-
-log: logging.Logger = logging.getLogger(__name__)
 
 
 def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_topic: str | None,
@@ -44,6 +41,8 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
     Raises:
         RowsFailedError: A row did not fit, or was not acknowledged. The rows before it may be in the log: the task
             is retried as a whole, so delivery is at least once.
+        DeliveryFailedError: With pyproducer.on.unretrieved=raise: all rows here are stored, and records that others
+            gave the producer are not.
     """
     delivery = TaskDelivery()
     meter = TaskMeter(producer)
@@ -71,11 +70,13 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
         try:
             meter.flush()
         except DeliveryFailedError as error:
-            # With pyproducer.on.unretrieved=raise. The same failures are counted below, with what was stored beside.
-            log.debug("flush() told of failures before they were looked at: %s", error)
+            # With pyproducer.on.unretrieved=raise. Those of the task are counted below, with what was stored beside.
+            unanswered.failures = error
     while pending:
         _collect(pending.popleft(), delivery)
     delivery.ensure_all_stored(this_task().attempt if is_task else None)
+    if unanswered.failures is not None:  # all rows here are stored, so it is of others
+        raise unanswered.failures
     return meter.numbers(delivery.sent_count, unanswered.held_ms)
 
 

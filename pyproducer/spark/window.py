@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Protocol
 
 from pyproducer.common.clock import Clock, SystemClock
@@ -26,6 +25,7 @@ _SHARE = 4  # of buffer.memory, with which a machine's workers together begin
 _LEAST_BYTES = 64 * 1024  # some batches of many partitions
 _LATE_SHARE = 3  # of delivery.timeout.ms
 _SHORT_LINGER_MS = 50
+_DEFAULTS = {"delivery.timeout.ms": 120_000, "buffer.memory": 32 << 20, "linger.ms": 5}
 _GROWTH = 2  # at once: a quota lets a burst through before it holds
 
 
@@ -62,8 +62,10 @@ class Window:
 
         An executor's cores are not told to its workers; the machine's are at least as many.
         """
-        return cls(int(config["delivery.timeout.ms"] or 0), int(config["buffer.memory"] or 0), os.cpu_count() or 1,
-                   int(config["linger.ms"] or 0))
+        # What a config provider answered is hidden: then the default is as good a guess as any.
+        timeout_ms, buffer_bytes, linger_ms = (
+            int(given) if (given := config[name] or "").isdigit() else default for name, default in _DEFAULTS.items())
+        return cls(timeout_ms, buffer_bytes, os.cpu_count() or 1, linger_ms)
 
     def learn(self, byte_count: int, age_ms: int) -> None:
         """Take in how long an answer took for which a task had to wait.
@@ -83,12 +85,17 @@ class Unanswered:
         window: How much that may be.
         flush: Sends what lingers, and waits for all.
         clock: To know how old it is.
+
+    Attributes:
+        held_ms: How long the task has waited here.
+        failures: What flush() told of records that nobody asked for; they may be others than those of the task.
     """
 
     def __init__(self, window: Window, flush: Callable[[], object], clock: Clock | None = None) -> None:
         self.window = window
         self._flush = flush
         self.held_ms = 0
+        self.failures: DeliveryFailedError | None = None
         self._clock = clock or SystemClock()
         self._waiting: deque[tuple[Answer, int, int, int]] = deque()
         self._byte_count = 0
@@ -105,8 +112,10 @@ class Unanswered:
                 if not is_too_much and began_ms - since_ms <= self.window.late_ms:
                     return
                 if self.window.lingers:
-                    with suppress(DeliveryFailedError):  # pyproducer.on.unretrieved=raise: told as below
+                    try:
                         self._flush()
+                    except DeliveryFailedError as error:  # with pyproducer.on.unretrieved=raise
+                        self.failures = error
                 oldest.exception()  # what failed is told where answers are counted
                 ended_ms = self._clock.now_ms()
                 self.held_ms += ended_ms - began_ms

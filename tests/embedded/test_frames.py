@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyproducer import ConfigError, KafkaProducer
+from pyproducer import ConfigError, DeliveryFailedError, KafkaProducer
 from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.spark import RowsFailedError
@@ -36,6 +36,7 @@ def rows_of(broker: EmbeddedBroker, topic: str) -> list[Any]:
 def broker() -> Any:
     with EmbeddedBroker() as started:
         started.create_topic("orders", 3)
+        started.create_topic("audit", 1)
         yield started
 
 
@@ -104,3 +105,41 @@ def test_rows_that_are_not_stored_are_told_without_a_word_of_sparks(broker: Embe
         with pytest.raises(RowsFailedError, match=r"3 of 3 rows sent were not stored.*Of them no rows are known"):
             frames.write(producer, table, "orders", value="v", partition="p")
     assert [record.value for record in rows_of(broker, "orders")] == [b"a"]
+
+
+@pytest.mark.parametrize("kind", ["dictionary of views", "runs", "views", "large"])
+def test_text_in_any_form_of_arrows_is_a_key_and_a_value_as_it_is(kind: str, broker: EmbeddedBroker) -> None:
+    """polars gives categories as dictionaries of views, and views for text."""
+    column = {
+        "dictionary of views": lambda: pyarrow.DictionaryArray.from_arrays(
+            pyarrow.array([0, None, 2], pyarrow.uint32()), pyarrow.array(["a", "b", None], pyarrow.string_view())),
+        "runs": lambda: pyarrow.RunEndEncodedArray.from_arrays([1, 3], ["a", None]),
+        "views": lambda: pyarrow.array(["a", None, None], pyarrow.string_view()),
+        "large": lambda: pyarrow.array(["a", None, None], pyarrow.large_string())}[kind]()
+    table = pyarrow.table({"v": column, "unused": pyarrow.array([b"1", b"2", b"3"])})
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    frames.write(settings, table, "orders", value="v", key="v")
+    assert sorted((record.key or b"", record.value or b"") for record in rows_of(broker, "orders")) == [
+        (b"", b""), (b"", b""), (b"a", b"a")]
+    assert [record.value for record in rows_of(broker, "orders")].count(None) == 2
+    frames.write(settings, table, "audit", value=["v"])
+    assert sorted(record.value or b"" for record in rows_of(broker, "audit")) == [
+        b'{"v":"a"}', b'{"v":null}', b'{"v":null}']
+
+
+def test_headers_of_large_lists_and_views_are_headers(broker: EmbeddedBroker) -> None:
+    kind = pyarrow.large_list(pyarrow.struct([("key", pyarrow.string_view()), ("value", pyarrow.large_binary())]))
+    table = pyarrow.table({"v": ["x"], "h": pyarrow.array([[{"key": "source", "value": b"shop"}]], kind)})
+    frames.write({"bootstrap.servers": broker.bootstrap_servers}, table, "orders", value="v", headers="h")
+    (record,) = rows_of(broker, "orders")
+    assert [(header.key, header.value) for header in record.headers] == [("source", b"shop")]
+
+
+def test_failures_of_others_on_the_same_producer_are_told(broker: EmbeddedBroker) -> None:
+    """With pyproducer.on.unretrieved=raise flush() tells of them, and it was flush() here."""
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "pyproducer.on.unretrieved": "raise",
+                        "max.block.ms": 500}) as producer:
+        producer.send("orders", b"x", partition=99)
+        with pytest.raises(DeliveryFailedError, match="orders"):
+            frames.write(producer, pyarrow.table({"v": ["y"]}), "orders", value="v")
+    assert [record.value for record in rows_of(broker, "orders")] == [b"y"]

@@ -136,3 +136,20 @@ def test_type_that_is_no_json_is_refused_also_without_rows(kind: Any, name: str)
 def test_values_alone_keep_their_nulls() -> None:
     assert json_values(pyarrow.chunked_array([[1, None], [3]]), "id").to_pylist() == ["1", None, "3"]
     assert json_values(pyarrow.array([1, 2]), "id").to_pylist() == ["1", "2"]
+    coded = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0, 1, None]), pyarrow.array([5, None]))
+    assert json_values(coded, "id").to_pylist() == ["5", None, None]
+    assert json_values(pyarrow.RunEndEncodedArray.from_arrays([1, 2], [7, None]), "id").to_pylist() == ["7", None]
+
+
+def test_slice_of_a_large_dictionary_is_as_cheap_as_its_rows() -> None:
+    coded = pyarrow.array([str(number) for number in range(1000)]).dictionary_encode()
+    assert told(pyarrow.table({"a": coded}).slice(997)) == [{"a": "997"}, {"a": "998"}, {"a": "999"}]
+    views = pyarrow.DictionaryArray.from_arrays(coded.indices, coded.dictionary.cast(pyarrow.string_view()))
+    assert told(pyarrow.table({"a": views}).slice(999)) == [{"a": "999"}]
+
+
+@pytest.mark.parametrize("kind", [pyarrow.timestamp("s"), pyarrow.timestamp("s", "UTC"), pyarrow.date64()])
+def test_time_that_no_text_stands_for_is_refused(kind: Any) -> None:
+    """Arrow writes "<value out of range: ...>", which was stored."""
+    with pytest.raises(ValueError, match="column 'a' has a time that no text stands for"):
+        json_objects(pyarrow.table({"a": pyarrow.array([None, 2**62], pyarrow.int64()).cast(kind, safe=False)}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from pyproducer.spark.window import Unanswered, Window
@@ -33,6 +35,8 @@ def test_window_begins_with_a_quarter_of_the_buffer_divided_among_workers() -> N
     assert Window(120_000, 32 * KIB * KIB, 1000).limit_bytes == 64 * KIB
     assert Window(120_000, 10 * KIB, 4).limit_bytes == 10 * KIB
     assert Window.of({"delivery.timeout.ms": "1200", "buffer.memory": "1024", "linger.ms": "5"}).limit_bytes == 1024
+    hidden = Window.of({"delivery.timeout.ms": "(hidden)", "buffer.memory": "${env:B}", "linger.ms": None})
+    assert hidden.limit_bytes == Window(120_000, 32 * KIB * KIB, os.cpu_count() or 1).limit_bytes
 
 
 def test_window_is_what_brokers_take_in_a_third_of_the_timeout() -> None:
