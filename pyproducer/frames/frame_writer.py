@@ -21,6 +21,7 @@ from pyproducer.spark.row_producer import RowProducer
 from pyproducer.spark.task_numbers import TaskNumbers
 
 _ROWS_AT_ONCE = 65_536
+_FEWEST_ROWS_AT_ONCE = 1_024
 _BYTES_AT_ONCE = 16 << 20
 """So much is text at one time: a frame may be as large as memory, and its text a multiple of that."""
 
@@ -67,7 +68,9 @@ def write(producer: RowProducer | Mapping[str, object], frame: Any, topic: str, 
                         f"{producer!r}")
     if not isinstance(topic, str):
         raise TypeError(f"topic must be a str, got {topic!r}")
-    if not hasattr(frame, "__arrow_c_stream__"):
+    if not isinstance(value, (str, Sequence)) or not all(isinstance(name, str) for name in value):
+        raise TypeError(f'value must be "json", the name of a column or names of columns, got {value!r}')
+    if isinstance(frame, type) or not hasattr(frame, "__arrow_c_stream__"):
         raise TypeError(f"a frame has __arrow_c_stream__ (polars, pandas 2.2, DuckDB, Arrow, Daft), and "
                         f"{type(frame).__name__} has not")
     reader = pyarrow.RecordBatchReader.from_stream(frame)
@@ -104,6 +107,8 @@ class _Plan:
             if names.count(name) != 1:
                 raise ConfigError(role, name, f"the frame has {names.count(name)} columns of that name; there are "
                                               + ", ".join(names))
+        if len(set(self._columns)) < len(self._columns):
+            raise ConfigError("value", value, "a column is named twice")
         if not self._columns:
             raise ConfigError("value", value, "no column is left for it")
         kind = schema.field(self._columns[0]).type
@@ -120,10 +125,15 @@ class _Plan:
     def rows_of(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield record batches of columns by the names of the contract."""
         for batch in batches:
-            if batch.num_rows:
-                count = max(1, min(_ROWS_AT_ONCE, batch.num_rows * _BYTES_AT_ONCE // max(batch.nbytes, 1)))
-                for first_row in range(0, batch.num_rows, count):
-                    yield self.columns_of(batch.slice(first_row, count))
+            waiting = [batch]
+            while waiting:
+                rows = waiting.pop()
+                half = rows.num_rows // 2
+                if rows.num_rows > _ROWS_AT_ONCE or (
+                        rows.num_rows > _FEWEST_ROWS_AT_ONCE and rows.nbytes > _BYTES_AT_ONCE):
+                    waiting += [rows.slice(half), rows.slice(0, half)]
+                elif rows.num_rows:
+                    yield self.columns_of(rows)
 
     def columns_of(self, rows: Any) -> Any:
         """Return a record batch of the columns of the contract.

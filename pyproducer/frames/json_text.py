@@ -121,7 +121,8 @@ def _text(column: Any, kind: Any, name: str) -> Any:
             raise ValueError(f"column {name!r} has {column[row].as_py()}, which is no JSON: fill it, or make it null")
         return column.cast(pyarrow.string())
     if types.is_dictionary(kind):
-        if len(column.dictionary) > len(column):  # of a slice it is that of the whole
+        # Of a slice it is that of the whole, and may have what no row has.
+        if len(column.dictionary) > len(column) or types.is_floating(kind.value_type):
             decoded = as_it_is(column).dictionary_decode()
             return _text(decoded, decoded.type, name)
         text = _text(column.dictionary, kind.value_type, name)  # of each value once
@@ -140,14 +141,17 @@ def _text(column: Any, kind: Any, name: str) -> Any:
                   for field, values in zip(kind, column.flatten(), strict=True)]
         return _but_null(_joined("{", fields, "}", len(column)), column)
     if types.is_map(kind) and (types.is_string(kind.key_type) or types.is_large_string(kind.key_type)):
-        pairs = column.cast(pyarrow.list_(pyarrow.struct([("key", kind.key_type), ("value", kind.item_type)])))
-        keys, values = pairs.flatten().flatten()
+        offsets = column.offsets.cast(pyarrow.int64())
+        first, last = offsets[0].as_py(), offsets[-1].as_py()
+        keys, values = (pairs.slice(first, last - first) for pairs in (column.keys, column.items))
         cells = _concatenated(_cells(keys, name), ":", _cells(values, f"{name}{{}}"))
-        return _but_null(_concatenated("{", _grouped(cells, pairs), "}"), column)
+        return _but_null(_concatenated("{", _grouped(cells, pc.subtract(offsets, first)), "}"), column)
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) or (
             str(kind).startswith(("list_view<", "large_list_view<"))):
+        lengths = pc.fill_null(pc.list_value_length(column).cast(pyarrow.int64()), 0)
+        offsets = pyarrow.concat_arrays([pyarrow.array([0], pyarrow.int64()), pc.cumulative_sum(lengths)])
         cells = _cells(column.flatten(), f"{name}[]")
-        return _but_null(_concatenated("[", _grouped(cells, column), "]"), column)
+        return _but_null(_concatenated("[", _grouped(cells, offsets), "]"), column)
     if types.is_run_end_encoded(kind):
         return _text(pc.run_end_decode(column), kind.value_type, name)
     if str(kind) == "extension<arrow.uuid>":
@@ -173,13 +177,11 @@ def _label(name: str) -> str:
     return f"{json.dumps(name, ensure_ascii=False)}:"
 
 
-def _grouped(cells: Any, lists: Any) -> Any:
-    """Return for each list its cells with commas between them; `cells` are those of all lists, one after the other."""
+def _grouped(cells: Any, offsets: Any) -> Any:
+    """Return for each list its cells with commas between them; it begins at one offset and ends at the next."""
     import pyarrow
     import pyarrow.compute as pc
 
-    lengths = pc.fill_null(pc.list_value_length(lists).cast(pyarrow.int64()), 0)
-    offsets = pyarrow.concat_arrays([pyarrow.array([0], pyarrow.int64()), pc.cumulative_sum(lengths)])
     return pc.binary_join(pyarrow.LargeListArray.from_arrays(offsets, cells),
                           pyarrow.scalar(",", pyarrow.large_string()))
 

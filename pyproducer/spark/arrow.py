@@ -58,7 +58,7 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
                 names = ColumnContract.of(batch.schema.names, fixed_topic).taken()
                 contract = ColumnContract.of(names, fixed_topic)
             _send(batch, names, contract, producer, pending, delivery, unanswered)
-            meter.tick(delivery.sent_count)
+            meter.tick(delivery.sent_count, unanswered.held_ms)
             # buffer.memory bounds what is on its way, and so what is left here.
             while pending and pending[0].done():
                 _collect(pending.popleft(), delivery)

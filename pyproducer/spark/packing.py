@@ -12,6 +12,7 @@ Source:  Spark's Python package management (4.0): archives are unpacked on the w
 from __future__ import annotations
 
 import io
+import json
 import py_compile
 import re
 import sys
@@ -123,7 +124,8 @@ def _files_of(distribution: metadata.Distribution) -> Iterator[tuple[str, Path]]
         ConfigError: Its installer did not write down what it installed, and its modules are not found by its name.
     """
     files = distribution.files
-    if files is None or '"editable": true' in (distribution.read_text("direct_url.json") or ""):
+    origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+    if files is None or origin.get("dir_info", {}).get("editable"):
         # No RECORD, as of some systems' packages; or one of a finder, which leads to a source tree.
         yield from _modules_of(distribution)
         return
@@ -140,8 +142,8 @@ def _modules_of(distribution: metadata.Distribution) -> Iterator[tuple[str, Path
     for module in (distribution.read_text("top_level.txt") or re.sub(r"[-.]+", "_", name)).split():
         spec = find_spec(module)
         if spec is None or (spec.origin is None and not spec.submodule_search_locations):
-            raise ConfigError("with", name, f"it is installed without a list of its files (RECORD), and there is no "
-                              f"module {module}: install it with pip, as a wheel")
+            raise ConfigError("with", name, f"it is installed without a list of its files (RECORD), or editable, and "
+                              f"there is no module {module}: install it with pip, as a wheel")
         if not spec.submodule_search_locations:
             assert spec.origin is not None  # looked at above
             yield Path(spec.origin).name, Path(spec.origin)

@@ -59,7 +59,11 @@ def download(folder: Path, also: Iterable[str], platform: str | None, python: st
 
 
 def unpack(wheels: Iterable[Path], folder: Path) -> dict[str, Path]:
-    """Unpack wheels as an installer would, modules only; return the files by their names in the archive."""
+    """Unpack wheels as an installer would, modules only; return the files by their names in the archive.
+
+    Raises:
+        ConfigError: A file in a wheel has a place outside of it.
+    """
     files: dict[str, Path] = {}
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as packed:
@@ -68,6 +72,8 @@ def unpack(wheels: Iterable[Path], folder: Path) -> dict[str, Path]:
                 if entry.is_dir() or (of_modules is None and _OF_OTHERS.match(entry.filename)):
                     continue
                 name = entry.filename if of_modules is None else of_modules[1]
+                if ".." in name.split("/") or name.startswith("/"):
+                    raise ConfigError("wheels", str(wheel), f"a file of it, {name!r}, would lie outside of the archive")
                 files[name] = Path(packed.extract(entry, folder / wheel.name))
     return files
 

@@ -58,7 +58,7 @@ def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContra
         for row in _after_their_types(rows, contract, delivery):
             send_row(row)
             if not delivery.sent_count % _ROWS_PER_TICK:
-                meter.tick(delivery.sent_count)
+                meter.tick(delivery.sent_count, unanswered.held_ms)
             if delivery.first_error is not None:
                 delivery.is_cut_short = True
                 break

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,6 +30,8 @@ def active_context() -> Any:
 def described(context: Any, description: str, *, overrules: bool) -> Iterator[None]:
     """Name the jobs that are started meanwhile, in Spark's UI: what they do, and the user's line that wanted it.
 
+    Where a platform refuses that, jobs have no name.
+
     Args:
         context: The SparkContext; None does nothing.
         description: What they do.
@@ -38,40 +40,55 @@ def described(context: Any, description: str, *, overrules: bool) -> Iterator[No
     if context is None:
         yield
         return
-    before = context.getLocalProperty(_DESCRIPTION)
+    before = _asked(lambda: context.getLocalProperty(_DESCRIPTION))
     if before is None or overrules:
-        context.setJobDescription(description)
+        _asked(lambda: context.setJobDescription(description))
+    site = _entered_call_site(context)
     try:
-        with _call_site(context):
-            yield
+        yield
     finally:
-        context.setJobDescription(before)
+        if site is not None:
+            _asked(lambda: site.__exit__(None, None, None))
+        _asked(lambda: context.setJobDescription(before))
 
 
 def again_count(context: Any, stages: Iterable[int]) -> int:
-    """Return how many times Spark ran stages again: what their tasks had stored before is stored again."""
+    """Return how many times Spark ran stages again: what their tasks had stored before is stored again.
+
+    0 where a platform does not tell it: the rows are stored by now, and who hears of an error writes them again.
+    """
     if context is None:
         return 0
-    tracker = context.statusTracker()
-    found = [tracker.getStageInfo(stage) for stage in set(stages) if stage >= 0]
+    found = [_asked(lambda stage=stage: context.statusTracker().getStageInfo(stage))  # type: ignore[misc]
+             for stage in {*stages} if stage >= 0]
     return sum(info.currentAttemptId for info in found if info is not None)
 
 
-def _call_site(context: Any) -> AbstractContextManager[Any]:
-    """Return what gives jobs the line of the user's program; without it they have that of our call of Spark."""
+def _asked(ask: Callable[[], Any]) -> Any:
+    """Return what Spark answers; None where a platform refuses it, each in its own way."""
+    try:
+        return ask()
+    except Exception as error:
+        log.debug("Spark does not tell it, or does not take it: %r", error)
+        return None
+
+
+def _entered_call_site(context: Any) -> Any:
+    """Give jobs the line of the user's program, and return what ends that; None where they have that of our call."""
     user: FrameType | None = sys._getframe(1)
     while user is not None and (user.f_code.co_filename.startswith(_OURS) or _is_contextlib(user)):
         user = user.f_back
     if user is None or {"pyspark", "py4j"} & {*Path(user.f_code.co_filename).parts}:  # foreachBatch: it is Spark's
-        return nullcontext()
+        return None
     try:
         from pyspark.traceback_utils import SCCallSiteSync
 
         site = SCCallSiteSync(context)  # type: ignore[no-untyped-call]  # it has no types
         site._call_site = f"write at {user.f_code.co_filename}:{user.f_lineno}"
-    except (ImportError, AttributeError, TypeError) as error:  # not public: another Spark may have it otherwise
+        site.__enter__()  # type: ignore[no-untyped-call]  # as above
+    except Exception as error:  # it is not public, and another Spark may have it otherwise or refuse it
         log.debug("jobs do not show the line of the user's program: %r", error)
-        return nullcontext()
+        return None
     return site  # the inner ones, of pyspark's own methods, leave an outer one as it is
 
 

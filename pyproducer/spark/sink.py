@@ -277,6 +277,8 @@ def _as_json(df: DataFrame, key: str | None, value: str | Sequence[str] | None) 
         raise ConfigError("value", value, 'it is "json" or names of columns; without key= and value= the columns are '
                                           "those of the contract")
     names = df.columns if value == "json" else list(value)
+    if not names or len(set(names)) < len(names):
+        raise ConfigError("value", value, "it names no column, or one twice")
     for role, name in (*(("value", name) for name in names), *(() if key is None else (("key", key),))):
         if df.columns.count(name) != 1:
             raise ConfigError(role, name, f"the DataFrame has {df.columns.count(name)} columns of that name; there are "

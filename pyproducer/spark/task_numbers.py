@@ -218,19 +218,21 @@ class TaskMeter:
         self._began_ms = self._clock.now_ms()
         self._due_ms = self._began_ms + PROGRESS_MS
 
-    def tick(self, sent_count: int) -> None:
+    def tick(self, sent_count: int, held_ms: int = 0) -> None:
         """Say in the worker's log how far a long task is, now and then.
 
         Args:
             sent_count: Rows that were handed over up to now.
+            held_ms: As in numbers().
         """
         now_ms = self._clock.now_ms()
         if now_ms < self._due_ms:
             return
         self._due_ms = now_ms + PROGRESS_MS
-        task, waited_ms = this_task(), self._buffer_wait_ms(self._producer.metrics())
-        say(logging.INFO, "partition %d, attempt %d: %d rows handed over in %d ms, %d ms of them waiting for room in "
-            "buffer.memory", task.spark_partition, task.attempt, sent_count, now_ms - self._began_ms, waited_ms)
+        task, waited_ms = this_task(), self._buffer_wait_ms(self._producer.metrics()) + held_ms
+        say(logging.INFO, "partition %d, attempt %d: %d rows handed over in %d ms, %d ms of them waiting until brokers "
+            "had taken earlier rows", task.spark_partition, task.attempt, sent_count, now_ms - self._began_ms,
+            waited_ms)
 
     def flush(self) -> None:
         """Wait for all answers, and note how long that and all before it took."""

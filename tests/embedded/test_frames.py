@@ -76,6 +76,8 @@ def test_objects_of_some_columns_in_their_order(broker: EmbeddedBroker) -> None:
     ({"value": "id"}, TypeError, r"column 'id' is int64: .* write value=\['id'\]"),
     ({"value": ["id"], "partition": "blob"}, TypeError, "column 'blob' is binary: partitions are int32 or int64"),
     ({"value": ["id"], "headers": "id"}, TypeError, "column 'id' is int64: headers are list<struct<key"),
+    ({"value": ["id", "id"]}, ConfigError, "a column is named twice"),
+    ({"value": None}, TypeError, 'value must be "json", the name of a column or names of columns, got None'),
     ({"value": []}, ConfigError, "no column is left"),
     ({"value": ["id", "id2"]}, ConfigError, "id2"),
 ])

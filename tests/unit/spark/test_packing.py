@@ -115,7 +115,7 @@ def test_pack_when_an_installer_kept_no_list_of_files_takes_what_python_would_im
     site = tmp_path / "site"
     for name in ("some-thing", "plain"):
         install(site, name, record=kind == "editable",
-                direct_url='{"url": "file:///x", "dir_info": {"editable": true}}' if kind == "editable" else None)
+                direct_url='{"url":"file:///x","dir_info":{"editable":true}}' if kind == "editable" else None)
     (site / "some_thing" / "inner").mkdir(parents=True)
     (site / "some_thing" / "__init__.py").touch()
     (site / "some_thing" / "inner" / "data.json").touch()
@@ -173,5 +173,8 @@ def test_pack_for_other_workers_takes_their_wheels(tmp_path: Path, monkeypatch: 
     assert "`make wheels`" in answer.output
     assert "No matching distribution found for pyproducer" in answer.output
     assert not (tmp_path / "none.tgz").exists()
+    make_wheel(dist, "tiny", "2.1", "py3-none-any", {"tiny-2.1.data/purelib/../../escaped.py": ""})
+    with pytest.raises(ConfigError, match=r"'\.\./\.\./escaped\.py', would lie outside of the archive"):
+        pack(tmp_path / "none.tgz", platform="manylinux_2_17_aarch64", python="3.10", wheels=dist)
     with pytest.raises(ConfigError, match=r"a minor version of Python 3: 3\.11"):
         pack(tmp_path / "dep.tgz", python="python3.11")

@@ -86,8 +86,8 @@ def test_meter_of_a_long_task_says_now_and_then_how_far_it_is(caplog: pytest.Log
             producer.counters["bufferpool-wait-time-ns-total"] = 7e6
             meter.tick(sent_count)
     assert [record.getMessage() for record in caplog.records] == [
-        f"partition -1, attempt 0: {count} rows handed over in {count * PROGRESS_MS // 3} ms, 7 ms of them waiting for "
-        "room in buffer.memory" for count in (3, 6)]
+        f"partition -1, attempt 0: {count} rows handed over in {count * PROGRESS_MS // 3} ms, 7 ms of them waiting "
+        "until brokers had taken earlier rows" for count in (3, 6)]
 
 
 def test_parts_of_one_task_add_up() -> None:

@@ -1,0 +1,35 @@
+"""What a platform refuses of Spark's UI and status: nothing of a write depends on it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pyproducer.spark.session import again_count, described
+
+
+class RefusingContext:
+    """A SparkContext on a platform that lets Python use little of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"{name} is not allowed here")
+
+
+def test_what_a_platform_refuses_is_not_told() -> None:
+    """The rows were stored, and the write failed: who hears of that writes them again."""
+    ran = []
+    with described(RefusingContext(), "pyproducer: orders", overrules=False):
+        ran.append(True)
+    assert ran
+    assert again_count(RefusingContext(), [3]) == 0
+    with pytest.raises(KeyError), described(RefusingContext(), "pyproducer: orders", overrules=True):
+        raise KeyError("the write's own")
+
+
+def test_stages_that_ran_again_are_counted_once_each() -> None:
+    infos = {3: SimpleNamespace(currentAttemptId=2), 4: SimpleNamespace(currentAttemptId=0), 5: None}
+    context = SimpleNamespace(statusTracker=lambda: SimpleNamespace(getStageInfo=infos.get))
+    assert again_count(context, [3, 3, 4, 5, -1]) == 2
+    assert again_count(None, [3]) == 0
