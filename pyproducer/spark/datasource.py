@@ -28,12 +28,12 @@ try:
         DataSourceStreamWriter,
         WriterCommitMessage,
     )
-except ImportError as cause:
+except ImportError as _cause:
     import pyspark
 
     raise ImportError(f"Spark {pyspark.__version__} has no data sources in Python, which came with 4.0: use "
                       "KafkaSink(props, topic=...).write(df), or for a stream "
-                      "writeStream.foreachBatch(sink.foreach_batch)") from cause
+                      "writeStream.foreachBatch(sink.foreach_batch)") from _cause
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.spark.driver_log import say

@@ -51,10 +51,10 @@ class Window:
 
     def __init__(self, delivery_timeout_ms: int, buffer_bytes: int, worker_count: int, linger_ms: int = 0) -> None:
         self._most_bytes = buffer_bytes
-        self._least_bytes = self.limit_bytes = min(
-            buffer_bytes, max(_LEAST_BYTES, buffer_bytes // (_SHARE * worker_count)))
-        self.late_ms = delivery_timeout_ms // _LATE_SHARE
-        self.lingers = linger_ms > _SHORT_LINGER_MS
+        self.limit_bytes: int = min(buffer_bytes, max(_LEAST_BYTES, buffer_bytes // (_SHARE * worker_count)))
+        self._least_bytes = self.limit_bytes
+        self.late_ms: int = delivery_timeout_ms // _LATE_SHARE
+        self.lingers: bool = linger_ms > _SHORT_LINGER_MS
 
     @classmethod
     def of(cls, config: Mapping[str, str | None]) -> Window:
@@ -92,9 +92,9 @@ class Unanswered:
     """
 
     def __init__(self, window: Window, flush: Callable[[], object], clock: Clock | None = None) -> None:
-        self.window = window
+        self.window: Window = window
         self._flush = flush
-        self.held_ms = 0
+        self.held_ms: int = 0
         self.failures: DeliveryFailedError | None = None
         self._clock = clock or SystemClock()
         self._waiting: deque[tuple[Answer, int, int, int]] = deque()

@@ -85,7 +85,8 @@ class Patience:
             if record.row is not None or record.value in self._given_up or not _is_given_up(error) or (
                     error.outcome == UNKNOWN and self._faults.clock.slept_ms >= _MEMORY_MS):
                 continue  # in doubt, and sent first before a sleep for which brokers remember nobody
-            since_ms = began_ms[id(record.future._result)]
+            # An exception may have struck send() behind the record's acceptance: then nobody has its future.
+            since_ms = record.sent_ms if record.future is None else began_ms[id(record.future._result)]
             if record.value in mates:
                 since_ms = min(since_ms, *(sent_ms[mate] for batch in mates[record.value] for mate in batch))
             else:

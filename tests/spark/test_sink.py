@@ -128,8 +128,8 @@ def test_tasks_of_one_worker_when_run_again_share_a_producer(spark: SparkSession
 
     def send_and_tell(part: Any) -> list[tuple[int, int]]:
         sink(part)
-        with sink.lease() as producer:
-            return [(os.getpid(), id(producer))]
+        with sink.lease() as lent:
+            return [(os.getpid(), id(lent.producer))]
 
     used = [pair for _ in range(2) for pair in rows.rdd.mapPartitions(send_and_tell).collect()]
     assert len(used) == 8

@@ -150,8 +150,10 @@ def make_wheel(folder: Path, name: str, version: str, tag: str, files: dict[str,
 
 def test_pack_for_other_workers_takes_their_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From a laptop, without Docker: what is installed here is of another platform."""
+    other = "3.11" if sys.version_info[:2] == (3, 10) else "3.10"
+    tag = f"cp{other.replace('.', '')}"
     (dist := tmp_path / "dist").mkdir()
-    make_wheel(dist, "pyproducer", __version__, "cp310-cp310-manylinux_2_17_aarch64",
+    make_wheel(dist, "pyproducer", __version__, f"{tag}-{tag}-manylinux_2_17_aarch64",
                {"pyproducer/__init__.py": "there = 1\n", "pyproducer/_native.so": "of aarch64"},
                "Requires-Dist: tiny\n")
     make_wheel(dist, "tiny", "2.0", "py3-none-any", {
@@ -159,7 +161,7 @@ def test_pack_for_other_workers_takes_their_wheels(tmp_path: Path, monkeypatch: 
         "tiny-2.0.data/data/x": ""})
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     answer = CliRunner().invoke(main, ["pack", str(tmp_path / "dep.tgz"), "--platform", "manylinux_2_17_aarch64",
-                                       "--python", "3.10", "--wheels", str(dist)])
+                                       "--python", other, "--wheels", str(dist)])
     assert answer.exit_code == 0, answer.output
     with tarfile.open(tmp_path / "dep.tgz") as tar:
         names = [name for name in tar.getnames() if ".dist-info/" not in name]
@@ -175,6 +177,6 @@ def test_pack_for_other_workers_takes_their_wheels(tmp_path: Path, monkeypatch: 
     assert not (tmp_path / "none.tgz").exists()
     make_wheel(dist, "tiny", "2.1", "py3-none-any", {"tiny-2.1.data/purelib/../../escaped.py": ""})
     with pytest.raises(ConfigError, match=r"'\.\./\.\./escaped\.py', would lie outside of the archive"):
-        pack(tmp_path / "none.tgz", platform="manylinux_2_17_aarch64", python="3.10", wheels=dist)
+        pack(tmp_path / "none.tgz", platform="manylinux_2_17_aarch64", python=other, wheels=dist)
     with pytest.raises(ConfigError, match=r"a minor version of Python 3: 3\.11"):
         pack(tmp_path / "dep.tgz", python="python3.11")
