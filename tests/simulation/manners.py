@@ -26,7 +26,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from pyproducer.common.errors import AuthenticationError
+from pyproducer.common.errors import AuthenticationError, RemoteProtocolError
 from pyproducer.network.channel import ChannelPhase
 from pyproducer.network.selector import Selector
 from pyproducer.network.send import NetworkSend
@@ -381,6 +381,9 @@ class WatchedSelector(Selector):
             self._note_throttle(node, version, bytes(payload))
 
     def _note_throttle(self, node: str, version: int, payload: bytes) -> None:
-        body: Any = parse_response(ApiKeys.PRODUCE, version, payload)[1]
+        try:
+            body: Any = parse_response(ApiKeys.PRODUCE, version, payload)[1]
+        except RemoteProtocolError:  # garbled: the producer finds that, too
+            return
         until_ms = self._manners.scheduler.now_ms + body["throttle_time_ms"]
         self._throttled_until_ms[node] = max(self._throttled_until_ms.get(node, 0), until_ms)
