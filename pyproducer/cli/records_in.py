@@ -106,7 +106,7 @@ def _line(number: int, line: bytes, form: Format) -> Record:
     if form.key_separator is not None:
         key, found, rest = rest.partition(form.key_separator)
         if not found:
-            raise LineError(number, line, f"it has no {form.key_separator!r} between key and value")
+            raise LineError(number, line, f"it has no {form.key_separator.decode()!r} between key and value")
     marker = form.null_marker
     return Record(number, line, None if marker is not None and key == marker else key,
                   None if marker is not None and rest == marker else rest, headers)

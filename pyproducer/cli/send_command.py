@@ -81,6 +81,8 @@ def send(topic: str, files: tuple[BinaryIO, ...], bootstrap_server: str | None, 
     form = Format(kind, _text(key_separator), _text(headers_separator), _text(null_marker), key_field, value_field)
     settings = sending_settings(
         settings_of(bootstrap_server, config_file, properties, **{"client.id": "pyproducer-send"}))
+    if not files and sys.stdin is None:
+        raise click.UsageError("standard input is closed: name FILES with the lines")
     producer = make_producer(settings)
     run = _Sending(producer, topic, partition, _opened(failed_file, files, producer))
     interrupted = False

@@ -8,6 +8,7 @@ Source:  ours.
 from __future__ import annotations
 
 import datetime
+import json
 import socket
 import stat
 import sys
@@ -41,6 +42,9 @@ def why(file: str, moment: str | None) -> None:
         else:
             saved = datetime.datetime.fromtimestamp(material.timestamp_ms / 1000)
             said = at(material, _timestamp_ms(moment, saved))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        click.echo(f"pyproducer why: {file}: it was not written by why(save=...), or is cut off: {error}", err=True)
+        sys.exit(1)
     except (OSError, ValueError) as error:
         click.echo(f"pyproducer why: {file}: {error}", err=True)
         sys.exit(1)

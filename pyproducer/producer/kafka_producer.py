@@ -534,6 +534,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
 
         Raises:
             ValueError: `last` is not above 0.
+            TypeError: `future` is no future of a record.
             OSError: The file cannot be written.
         """
         if not last > 0:

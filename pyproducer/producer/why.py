@@ -76,7 +76,9 @@ def gather(runtime: ProducerRuntime, window_ms: int, place: tuple[str, int] | No
 
 def _of_record(runtime: ProducerRuntime, window_ms: int, future: FutureRecordMetadata) -> Material:
     """Return the material of one record's batch while it is on its way, else that of its partition."""
-    outcome = future._result
+    outcome = getattr(future, "_result", None)
+    if outcome is None:
+        raise TypeError(f"future={future!r} is not what send() returned for one record of this producer")
     place = (outcome.topic_partition.topic, outcome.topic_partition.partition)
     material = gather(runtime, window_ms, place)
     for batch in runtime.accumulator.batches():

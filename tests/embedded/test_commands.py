@@ -49,6 +49,21 @@ def test_send_when_lines_come_in_a_pipe_then_each_is_stored_and_stdout_is_empty(
     assert stored(broker) == [(None, b""), (None, b"last without an end"), (None, b"one"), (None, b"two")]
 
 
+def test_send_when_standard_input_is_closed_says_so(broker: EmbeddedBroker) -> None:
+    done = subprocess.run(["sh", "-c", '"$@" <&-', "sh", *COMMAND, "send", "-b", broker.bootstrap_servers, "orders"],
+                          capture_output=True, text=True, timeout=PROGRAM_S, check=False)
+    assert done.returncode == 2
+    assert done.stderr.endswith("Error: standard input is closed: name FILES with the lines\n")
+
+
+@pytest.mark.parametrize("content", [b"\x96junk", b'{"format": 1, "client_id": "producer-1'])
+def test_why_when_the_file_is_none_of_its_own_says_so(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "saved").write_bytes(content)
+    done = run("why", str(tmp_path / "saved"))
+    assert done.returncode == 1
+    assert "it was not written by why(save=...), or is cut off: " in done.stderr
+
+
 def test_send_when_lines_have_keys_and_headers_then_records_have_them(broker: EmbeddedBroker) -> None:
     done = run("send", "-b", broker.bootstrap_servers, "--key-separator", "\\t", "--headers-separator", "|",
                "--null-marker", "NULL", "orders", text="a:1,b:2|k\tv\n|k2\tNULL\n")
@@ -75,7 +90,7 @@ def test_send_when_lines_make_no_records_then_they_are_named_kept_and_the_status
     done = run("send", "-b", broker.bootstrap_servers, "--key-separator", ":", "--failed", str(failed), "orders",
                text="a:1\nno separator\nb:2\n")
     assert done.returncode == 1
-    assert "line 2: it has no b':' between key and value" in done.stderr
+    assert "line 2: it has no ':' between key and value" in done.stderr
     assert failed.read_bytes() == b"no separator\n"
     assert stored(broker) == [(b"a", b"1"), (b"b", b"2")]
 

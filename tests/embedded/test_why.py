@@ -111,3 +111,10 @@ def test_ring_when_more_batches_end_than_it_holds_then_why_says_how_many_are_for
             producer.send("orders", b"v" * 90, partition=number % 4)
         producer.flush(GIVE_UP_S)
         assert "batches of that time are forgotten: the ring holds 2048" in str(producer.why(last=3600))
+
+
+def test_why_when_it_is_asked_of_what_is_no_future_of_a_record_says_so() -> None:
+    with EmbeddedBroker() as broker, KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        for other in ("orders", producer.send_batch("orders", [b"v"])):
+            with pytest.raises(TypeError, match="is not what send\\(\\) returned for one record"):
+                producer.why(other)  # type: ignore[arg-type]  # wrong on purpose
