@@ -158,7 +158,9 @@ class Conversation:
             return Explanation((LOGIN, REQUEST), is_owed=False, waited_ms=now_ms - self.proving_ms)
         if self.wants_login:
             return Explanation((LOGIN,), ("SASL", *MECHANISMS))
-        waited_ms = max((now_ms - sent_ms for _, _, sent_ms, *_ in self.unanswered), default=None)
+        # Asked again for the versions a broker tells how far it is with what gets no answer: that has no deadline.
+        waited_ms = max((now_ms - sent_ms for api_key, _, sent_ms, *_ in self.unanswered
+                         if not self.has_versions or api_key is not ApiKeys.API_VERSIONS), default=None)
         if self.is_garbled:
             return Explanation((VERSIONS, REQUEST, LOGIN), is_owed=False, waited_ms=waited_ms, no_words=_NOT_BY_PEER)
         # The client looked at its clock before it handed the request over, long before perhaps.

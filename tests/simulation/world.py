@@ -581,6 +581,8 @@ class World:
             record.future = self.producer.send(topic, record.value, partition=0)
             if record.future.exception() is not None:
                 return
+        if self.producer._runtime.wire.client._states.preparing:
+            return  # a name is looked up, or a node does not answer: the thread watches that
         self.report.checks["own turns"] += 1
         if role.step_count == before:
             self.report.wrong.append(f"of {_OWN_TURNS} callers who waited for their record none sent it himself")
