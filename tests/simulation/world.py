@@ -44,6 +44,7 @@ from tests.simulation import circles, lines, meetings
 from tests.simulation.application import Application
 from tests.simulation.broker_faults import BrokerFaults
 from tests.simulation.checker import BY_KEY, Checker, murmur2
+from tests.simulation.conversation import Conversation
 from tests.simulation.error_facts import ErrorFacts
 from tests.simulation.event_loop import AsyncCaller
 from tests.simulation.faults import Faults
@@ -518,25 +519,25 @@ class World:
                 or min(props["delivery.timeout.ms"], props["max.block.ms"]) < 2 * UNKNOWN_TOPIC_MS):
             return
         # Two brokers say so. One that is not connected, and once was not reached, is not asked for that.
-        if not self._talks_to_two():
+        needed = min(2, len(self.cluster.nodes))
+        before = self._conversations_with_brokers()
+        if len(before) < needed:
             return
         record = self.workload.new_record(-6, 1, NO_TOPIC, None, 5)
         began_ms = self.scheduler.now_ms
         record.future = self.producer.send(NO_TOPIC, record.value)
         error = record.future.exception()
         took_ms = self.scheduler.now_ms - began_ms
-        if not self._talks_to_two():
+        if len(before & self._conversations_with_brokers()) < needed:
             return  # the connection to one of them ended meanwhile
         self.report.checks["absence"] += 1
         if not isinstance(error, UnknownTopicOrPartitionError) or NO_TOPIC not in str(error) or not (
                 UNKNOWN_TOPIC_MS <= took_ms <= UNKNOWN_TOPIC_MS + 2 * LATE_MS):
             self.report.wrong.append(f"{record} for a topic that is nowhere failed with {error!r} after {took_ms} ms")
 
-    def _talks_to_two(self) -> bool:
-        """Whether the producer is connected to two brokers, or to the only one."""
-        talks = self.manners[0].conversations
-        return sum(int(node) >= 0 and talk.has_versions for node, talk in talks.items()) >= min(
-            2, len(self.cluster.nodes))
+    def _conversations_with_brokers(self) -> set[Conversation]:
+        """Return what goes on with brokers that can be asked."""
+        return {talk for node, talk in self.manners[0].conversations.items() if int(node) >= 0 and talk.has_versions}
 
     def _check_added_partitions(self) -> None:
         """In a world that is well again a topic gets one more partition: soon keys are spread over all of them."""
