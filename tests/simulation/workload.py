@@ -388,6 +388,9 @@ class Workload:
             if outcome is not None:
                 failed[record.topic, outcome] += 1
             unsure += record.future is None and record.refused is None  # cut off, or in the middle of its send()
+            # It is told already, and its callback, or that of another in its batch, is not back yet.
+            unsure += record.future is not None and not record.future.done() and (
+                record.row is not None or record.future._result.is_set)
         for topic, counts in error.topics.items():
             for outcome, told in counts.items():
                 if told > failed[topic, outcome] + unsure:

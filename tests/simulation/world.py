@@ -589,8 +589,9 @@ class World:
             record.future = self.producer.send(topic, record.value, partition=0)
             if record.future.exception() is not None:
                 return
-        if self.producer._runtime.wire.client._states.preparing:
-            return  # a name is looked up, or a node does not answer: the thread watches that
+        sender: Any = self.producer._runtime.io_thread._sender
+        if not sender.has_nothing_under_way():
+            return  # a name is looked up, or another node does not answer: the thread watches that
         self.report.checks["own turns"] += 1
         if role.step_count == before:
             self.report.wrong.append(f"of {_OWN_TURNS} callers who waited for their record none sent it himself")
