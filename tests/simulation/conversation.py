@@ -156,7 +156,7 @@ class Conversation:
                                waited_ms=now_ms - self.began_ms)
         if self.proving_ms is not None and not self.unanswered:
             return Explanation((LOGIN, REQUEST), is_owed=False, waited_ms=now_ms - self.proving_ms)
-        if self.wants_login:
+        if self.wants_login and not self.is_garbled:
             return Explanation((LOGIN,), ("SASL", *MECHANISMS))
         # Asked again for the versions a broker tells how far it is with what gets no answer: that has no deadline.
         waited_ms = max((now_ms - sent_ms for api_key, _, sent_ms, *_ in self.unanswered

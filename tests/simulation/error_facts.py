@@ -53,7 +53,7 @@ class ErrorFacts:
         self._cluster = cluster
         self._checks = checks
         self._wrong: list[str] = []
-        self._has_shrunk = bool(workload._faults.fired["shrinking_metadata"])
+        self._has_shrunk = any(workload._faults.fired[kind] for kind in ("shrinking_metadata", "stale_metadata"))
         self._sent_ms = {record.value: record.sent_ms for record in workload.records}
         self._first_ms = min(self._sent_ms.values(), default=0)
         # By record: whom it was handed to, the codes with their nodes, how its connections ended, how often it was
@@ -120,7 +120,7 @@ class ErrorFacts:
             key = _OF_ALL[error.api]
             answered_by = {node for node, api, code in self._cluster.refused_by if (api, code) == (key, error.code)}
             if key is ApiKeys.METADATA and self._has_shrunk and "has no partition" in str(error):
-                return  # no code said so: there were fewer in each answer for long enough
+                return  # no code said so: an answer had fewer
             # One of bootstrap.servers, which are in order of the nodes, is told by its place.
             node_id = error.node_id if error.node_id is None or error.node_id >= 0 else -1 - error.node_id
             if not answered_by or (key is not ApiKeys.METADATA and node_id not in answered_by):

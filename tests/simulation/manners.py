@@ -359,6 +359,7 @@ class WatchedSelector(Selector):
                 end, self._connections[connection_id].spoke))
             self._connections[connection_id].note_end("ended")
             idle_ms = manners.scheduler.now_ms - self._active_ms[connection_id]
+            idle_ms += manners.faults.frozen_ms  # it may have stood still between its look at the clock and the write
             if end.phase is ChannelPhase.EXPIRED and idle_ms < manners.max_idle_ms - _TICKS_MS:
                 manners.complain(f"the connection to node {connection_id} was ended after {idle_ms} ms as idle")
         manners.on_poll(bool(self._has_done or self.completed_receives or self.connected or self.disconnected))
