@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
 
 class KafkaClient(Protocol):
-    """The part of NetworkClient that the sender and its thread use."""
+    """The part of NetworkClient that the sender and its thread use.
+
+    Attributes:
+        woke_ms: When its last poll was done with sleeping, or that of the one before it; NEVER_MS before any.
+    """
+
+    woke_ms: int
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         """Whether a request may be sent to the node."""
@@ -63,10 +69,6 @@ class KafkaClient(Protocol):
     @property
     def requests_sent(self) -> int:
         """How many requests were handed to connections."""
-
-    @property
-    def woke_ms(self) -> int:
-        """When its last poll was done with sleeping; NEVER_MS before."""
 
     @property
     def waits_for(self) -> int:
@@ -149,9 +151,11 @@ class Wire:
 
         No request is completed: whoever calls this knows what was on its way.
         """
-        self.client.close()  # first: the new one may need the file descriptors
-        self._requests_sent_before += self.client.requests_sent
+        before = self.client
+        before.close()  # first: the new one may need the file descriptors
+        self._requests_sent_before += before.requests_sent
         self.client = self._make_client()
+        self.client.woke_ms = before.woke_ms  # the process may stand still before the new one polls for the first time
 
     def abandon(self) -> None:
         """Close this process's descriptors, in a child: no byte is written, and the parent's stay as they are."""
