@@ -84,7 +84,7 @@ class NetworkClient:
         registry: Counts what is sent, answered, connected and waited for.
 
     Attributes:
-        woke_ms: When the last poll was done with sleeping; NEVER_MS before.
+        woke_ms: When the last poll was done with sleeping, also the one before a `Wire.renew`; NEVER_MS before any.
         waits_for: What stands between this sleep, or the last, and metadata; see Wire.
     """
 

@@ -300,11 +300,11 @@ class Checker:
         """
         if not isinstance(error, ApiError) or isinstance(error, OF_A_TRANSACTION):
             return  # or because another record of its transaction failed
+        if error.node_id is None and "has no partition" in str(error):
+            return  # nobody says so by a code; error_facts.py has when it may be said
         self._checks["error codes"] += 1
         own = {record.value}.union(*self._ledger.mates.get(record.value, ()))
         codes = {code for mate in own for code in self._codes[mate]}
-        if error.node_id is None and "has no partition" in str(error):
-            return  # nobody says so by a code; error_facts.py has when it may be said
         if error.code not in codes and not any(
                 self._cluster.answered.get((api_key, error.code)) for api_key in _FOR_ALL):
             self.wrong.append(f"{record} failed with {error!r}, code {error.code}, and no broker answered that: for it "
