@@ -190,10 +190,11 @@ class Sender:
         """Let a broker that gets metrics have the last of them, where it takes them at once."""
         telemetry = self._telemetry
         deadline_ms = now_ms + _GOODBYE_MS
-        if telemetry is not None and telemetry.say_goodbye(now_ms):
-            while telemetry.is_under_way and now_ms < deadline_ms:
-                self._wire.client.poll(deadline_ms - now_ms, now_ms)
-                now_ms = self._completion.clock.now_ms()
+        if telemetry is None:
+            return
+        while now_ms < deadline_ms and telemetry.say_goodbye(now_ms):
+            self._wire.client.poll(deadline_ms - now_ms, now_ms)
+            now_ms = self._completion.clock.now_ms()
 
     def _step_own_requests(self, manager: TransactionManager, now_ms: int) -> int:
         """See to what keeps batches from being numbered as they come; return how long the poll may wait, in ms."""

@@ -102,10 +102,18 @@ class Telemetry:
         return NEVER_MS
 
     def say_goodbye(self, now_ms: int) -> bool:
-        """Push for the last time, where a broker wants pushes; whether there is something to poll for."""
+        """Push for the last time, where a broker wants pushes; whether there is an answer to poll for.
+
+        It is called until it says no: the last push comes after the answer to one that is on its way, which told
+        nothing of what came since.
+        """
         client = self._wire.client
         subscription = self._subscription
-        if subscription is None or not subscription.wants_any or self._asked_by is client:
+        if subscription is None or not subscription.wants_any:
+            return False
+        if self._asked_by is client:
+            return True
+        if self._says_goodbye:
             return False
         node_id = self._node(client, now_ms)
         if node_id is None:
@@ -113,11 +121,6 @@ class Telemetry:
         self._says_goodbye = True
         self._push(client, node_id, subscription, now_ms)
         return True
-
-    @property
-    def is_under_way(self) -> bool:
-        """Whether an answer is awaited."""
-        return self._asked_by is self._wire.client
 
     def _node(self, client: KafkaClient, now_ms: int) -> int | None:
         """Return a node that is connected, takes a request and wants telemetry."""

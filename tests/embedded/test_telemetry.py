@@ -21,6 +21,7 @@ from pyproducer.observe.registry import Registry
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.compression import compressor_for
 from pyproducer.record.decompression import decompress
+from pyproducer.sender import sender as sender_module
 from pyproducer.sender import telemetry as telemetry_module
 from pyproducer.sender.telemetry import Telemetry
 from tests.support.patience import GIVE_UP_S
@@ -50,7 +51,8 @@ def read(push: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def test_push_when_a_broker_subscribes_then_it_gets_all_under_kafkas_names_and_the_rest_at_the_end(
-        broker: EmbeddedBroker) -> None:
+        broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sender_module, "_GOODBYE_MS", int(1_000 * GIVE_UP_S))  # on a loaded machine 300 ms pass
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app"}) as producer:
         producer.send("orders", b"v").result(GIVE_UP_S)
         ends = time.monotonic() + GIVE_UP_S
@@ -178,6 +180,39 @@ def test_subscriptions_when_they_are_refused_as_unknown_then_not_asked_for_at_on
     telemetry.step(0)
     client.answer(10, error_code=117)
     assert telemetry.step(10) == 30_000
+
+
+def test_goodbye_when_a_push_is_on_its_way_then_the_last_one_comes_after_its_answer(
+        polled: tuple[Polled, Telemetry]) -> None:
+    """It was not sent at all: what came after the push that was on its way was never told."""
+    client, telemetry = polled
+    telemetry.step(0)
+    client.answer(10, telemetry_max_bytes=100_000)
+    telemetry.step(510)
+    assert [telemetry.say_goodbye(520), telemetry.say_goodbye(520), len(client.sent)] == [True, True, 2]
+    client.answer(530)
+    assert telemetry.say_goodbye(530)
+    assert [request.build(0).get("terminating") for request in client.sent] == [None, False, True]
+    client.answer(540)
+    assert not telemetry.say_goodbye(540)
+    assert len(client.sent) == 3
+
+
+def test_goodbye_when_the_push_on_its_way_is_refused_then_there_is_no_last_one(
+        polled: tuple[Polled, Telemetry]) -> None:
+    client, telemetry = polled
+    telemetry.step(0)
+    client.answer(10, telemetry_max_bytes=100_000)
+    telemetry.step(510)
+    client.answer(530, error_code=42)
+    assert not telemetry.say_goodbye(530)
+
+
+def test_goodbye_when_the_subscription_is_asked_for_then_nobody_waits_for_the_answer(
+        polled: tuple[Polled, Telemetry]) -> None:
+    _client, telemetry = polled
+    telemetry.step(0)
+    assert not telemetry.say_goodbye(10)
 
 
 def test_delta_when_a_topics_row_goes_and_comes_back_then_it_is_never_below_0_and_nothing_is_kept() -> None:
