@@ -355,7 +355,8 @@ class ModelCluster(ClusterState):
         refusal = self.parameters.interference.on_coordinator(request.node_id, _INIT_PRODUCER_ID, request.now_ms)
         answer = ({"error_code": refusal, "producer_id": -1, "producer_epoch": -1} if refusal else
                   self.coordinators.init(request.body, request.node_id, request.now_ms,
-                                         self.parameters.first_producer_id + self._producer_ids_given))
+                                         self.parameters.first_producer_id + self._producer_ids_given,
+                                         is_late=request.connection is None))
         self._producer_ids_given += answer["producer_id"] == (
             self.parameters.first_producer_id + self._producer_ids_given)
         self._count(_INIT_PRODUCER_ID, answer["error_code"])

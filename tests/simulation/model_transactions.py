@@ -182,8 +182,17 @@ class ModelCoordinators:
             rows.append({**row, "key": key} if version >= 4 else row)
         return {"coordinators": rows} if version >= 4 else rows[0]
 
-    def init(self, body: Any, node_id: int, now_ms: int, new_id: int) -> Mapping[str, Any]:
-        """Answer InitProducerId with a transactional id; `new_id` is given where it is new."""
+    def init(self, body: Any, node_id: int, now_ms: int, new_id: int, *, is_late: bool = False) -> Mapping[str, Any]:
+        """Answer InitProducerId with a transactional id.
+
+        Args:
+            body: The request's.
+            node_id: Who is asked.
+            now_ms: When.
+            new_id: Given where the transactional id is new.
+            is_late: It is of a connection that has ended: a producer that begins fences itself by it, if it has its
+                epoch by then.
+        """
         key, producer_id, epoch = body["transactional_id"], body.get("producer_id", -1), body.get("producer_epoch", -1)
         refused: dict[str, Any] = {"producer_id": -1, "producer_epoch": -1}
         if self.node_of(key) != node_id:
@@ -202,9 +211,12 @@ class ModelCoordinators:
                 return {**refused, "error_code": PRODUCER_FENCED}
             if epoch == transaction.last_epoch != transaction.epoch:  # its answer was lost
                 return {"error_code": 0, "producer_id": producer_id, "producer_epoch": transaction.epoch}
+        why = "its own InitProducerId came late" if is_late and producer_id == NO_PRODUCER_ID else ""
         if transaction.status is Status.ONGOING:
-            self._abort_for(transaction, now_ms, "")
+            self._abort_for(transaction, now_ms, why)
             return {**refused, "error_code": CONCURRENT_TRANSACTIONS}
+        if why:
+            self.fenced[transaction.producer_id] = why
         self._next_epoch(transaction, new_id)
         transaction.last_epoch = epoch if producer_id != NO_PRODUCER_ID else -1
         transaction.status = Status.EMPTY

@@ -60,7 +60,7 @@ from tests.simulation.plan import Parameters, Plan, draw
 from tests.simulation.schedule import Scheduler, SimClock, SimLock, SimRLock, SimThread, SimulationFailed
 from tests.simulation.totals import Totals
 from tests.simulation.transactional import LONGEST_REQUEST_BYTES, TRANSACTIONAL_ID, TransactionalCaller
-from tests.simulation.workload import FEWEST_ACKNOWLEDGED, FEWEST_FAULTS, IN_LOOP, NO_TOPIC, Workload
+from tests.simulation.workload import FEWEST_ACKNOWLEDGED, FEWEST_FAULTS, IN_LOOP, NO_TOPIC, Sent, Workload
 
 # Ten turns that fail, with a pause of 100 ms behind each, and one in a long sleep before.
 _DYING_MS = 5000
@@ -441,6 +441,19 @@ class World:
         self._check_memory("flush()")
         self._check_rest()
 
+    def _probe(self, producer: KafkaProducer, record: Sent, **named: Any) -> None:
+        """Send a record of the watcher's own.
+
+        It may wait for memory as a caller does: behind those who were interrupted twice, the second time as they left
+        their place in the line.
+        """
+        assert self.workload is not None
+        began_ms = self.scheduler.now_ms
+        try:
+            record.future = producer.send(record.topic, record.value, **named)
+        finally:
+            self.workload.sending_ms += self.scheduler.now_ms - began_ms
+
     def _flush(self, producer: KafkaProducer) -> None:
         assert self.workload is not None
         try:
@@ -498,7 +511,7 @@ class World:
             for topic, partition in places:
                 number += 1
                 record = self.workload.new_record(-3, number, topic, partition, 5)
-                record.future = self.producer.send(topic, record.value, partition=partition)
+                self._probe(self.producer, record, partition=partition)
                 records.append(record)
             self._flush(self.producer)
             places = [(record.topic, record.partition) for record in records
@@ -525,7 +538,7 @@ class World:
             return
         record = self.workload.new_record(-6, 1, NO_TOPIC, None, 5)
         began_ms = self.scheduler.now_ms
-        record.future = self.producer.send(NO_TOPIC, record.value)
+        self._probe(self.producer, record)
         error = record.future.exception()
         took_ms = self.scheduler.now_ms - began_ms
         if len(before & self._conversations_with_brokers()) < needed:
@@ -560,7 +573,7 @@ class World:
                 number += 1
                 record = self.workload.new_record(-7, number, topic, None, 5)
                 record.key = b"%d" % number
-                record.future = self.producer.send(topic, record.value, key=record.key)
+                self._probe(self.producer, record, key=record.key)
                 own = murmur2(record.key) % 2**31 % count
                 if record.future.exception() is None and record.future.result().partition != own:
                     wrong.append(f"{record} with the key {record.key!r} went to {record.future.result()}")
@@ -586,7 +599,7 @@ class World:
         before = role.step_count
         for attempt in range(_OWN_TURNS):
             record = self.workload.new_record(-8, attempt + 1, topic, 0, 5)
-            record.future = self.producer.send(topic, record.value, partition=0)
+            self._probe(self.producer, record, partition=0)
             if record.future.exception() is not None:
                 return
         sender: Any = self.producer._runtime.io_thread._sender
@@ -632,7 +645,7 @@ class World:
         for attempt in range(3):  # the first ones bring up what is idle
             record = self.workload.new_record(-4, attempt + 1, topic, 0, 5)
             began_ms = self.scheduler.now_ms
-            record.future = self.producer.send(topic, record.value, partition=0)
+            self._probe(self.producer, record, partition=0)
             if attempt < 2:
                 if record.future.exception() is not None:
                     return
@@ -668,8 +681,7 @@ class World:
         elif kind == "callback" and life.is_open:
             record = self.workload.new_record(-2, 1, next(iter(self.parameters.topics)), None, 10)
             try:
-                record.future = producer.send(record.topic, record.value,
-                                              on_completion=lambda _metadata, _error: producer.close())
+                self._probe(producer, record, on_completion=lambda _metadata, _error: producer.close())
                 if self.plan.seed % 2:  # the callback's comes first, and this one is the second
                     record.future.exception()
             except KafkaError as error:
