@@ -388,8 +388,13 @@ class Transactions:
         self._tell(pending)
 
     def on_refused(self, error: KafkaError) -> None:
-        """The coordinator gives no producer id to who asked for one first; it may be asked again."""
+        """The coordinator gives no producer id to who asked for one first; it may be asked again.
+
+        Nodes are refused one by one, and whoever asked may have been told of the first, or have an id by then.
+        """
         with self._lock:
+            if self._position[0] is not _S.INITIALIZING:
+                return
             pending = self._move(_E.REFUSED)
         self._tell(pending, error)
 

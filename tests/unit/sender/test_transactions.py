@@ -12,6 +12,7 @@ from pyproducer.common.consumer_offsets import ConsumerGroupMetadata, OffsetAndM
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
     AbortableTransactionError,
+    AuthenticationError,
     AuthorizationError,
     FatalProducerError,
     IllegalStateError,
@@ -389,6 +390,30 @@ def test_coordinator_when_it_cannot_be_reached_then_it_is_found_anew() -> None:
     producer.answer_own(FIND)
     producer.turn()
     assert (producer.own.api_key, producer.own.destination) == (INIT, 1)
+
+
+def test_init_when_several_refuse_us_in_one_turn_then_the_first_is_told() -> None:
+    """The second one tore the turn, and all connections with it."""
+    producer = SteppedTransactions()
+    pending = producer.tx.initialize(None)
+    producer.turn()
+    producer.client.is_ready_now = False
+    for words in ("first", "second"):
+        producer.metadata.refused_by_all(AuthenticationError(words))
+    producer.turn()
+    assert (str(pending.error), producer.state) == ("first", UNINITIALIZED)
+
+
+def test_init_when_it_is_answered_and_another_node_refuses_us_in_the_same_poll_then_the_answer_counts() -> None:
+    producer = SteppedTransactions()
+    pending = producer.tx.initialize(None)
+    producer.turn()
+    producer.answer_own(FIND)
+    producer.turn()
+    producer.answer_own(INIT)
+    producer.metadata.refused_credentials(AuthenticationError("later"))
+    producer.turn()
+    assert (pending.is_set, pending.error, producer.state) == (True, None, READY)
 
 
 @pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_NOT_AVAILABLE, None])
