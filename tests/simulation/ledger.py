@@ -151,7 +151,8 @@ class Forgetting:
         log: Where producers are not known from then on.
         is_topic_new: Whether it is another log than before.
         doubtful: Records that were stored by then, and nobody had told the client.
-        passed: Records that were on their way and not stored, when the broker took later ones as its first.
+        passed: Records that were on their way and not stored, when the broker took later ones as its first; also those
+            of an ended connection that it took as its first, in an epoch that was over.
     """
 
     __slots__ = ("begun", "doubtful", "is_topic_new", "log", "number", "partition", "passed", "producer_id", "topic")
@@ -272,6 +273,8 @@ class Ledger(Witness):
                     # By its id nobody sends to a new topic without having learned of it.
                     if not forgetting.is_topic_new or (handed is not None and handed.version < _BY_ID_FROM):
                         forgetting.passed.update(self._sent_before(append))
+                    if handed is not None and handed.ends and self._has_later_epoch(append):
+                        forgetting.passed.update(identities(batch))  # nobody there knows any more that it is too late
         self.appends.append(append)
 
     def on_blamed(self, batch: ProducedBatch, code: int, record_errors: Sequence[Mapping[str, Any]]) -> None:
@@ -321,6 +324,12 @@ class Ledger(Witness):
                     for record in self._undecided(batch):
                         if record not in in_log:
                             yield record
+
+    def _has_later_epoch(self, append: Append) -> bool:
+        """Whether its log has something in a later epoch of the same producer."""
+        own = append.stored
+        return any(stored.producer_id == own.producer_id and stored.producer_epoch > own.producer_epoch
+                   for stored in self.cluster.logs[append.log])
 
     def _names(self, place: Any, topic: str) -> bool:
         return bool(place == topic) or any(name == topic and topic_id == place
