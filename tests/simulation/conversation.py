@@ -75,7 +75,7 @@ class Conversation:
     """
 
     __slots__ = ("address", "began_ms", "confirmed", "has_answered", "has_login", "has_versions", "is_garbled", "is_up",
-                 "proving_ms", "unanswered", "version_code", "wants_login", "written")
+                 "proving_ms", "sensible", "unanswered", "version_code", "wants_login", "written")
 
     def __init__(self, address: str, now_ms: int, *, has_login: bool) -> None:
         self.address = address
@@ -92,11 +92,17 @@ class Conversation:
         # With acks=0: what was written, and how much of that was before something that was answered.
         self.written: list[Handed] = []
         self.confirmed = 0
+        self.sensible = 0  # the same, without answers from the first on that makes no sense
 
     @property
     def gone(self) -> list[Handed]:
         """With acks=0: what was written, and nobody showed that it was reached."""
         return [handed for handed in self.written[self.confirmed:] if handed.is_whole]
+
+    @property
+    def perhaps_gone(self) -> list[Handed]:
+        """The same, where no answer counts that makes no sense."""
+        return [handed for handed in self.written[self.sensible:] if handed.is_whole]
 
     def on_answer(self, payload: bytes) -> Asked | None:
         """The next answer was read; return to what."""
@@ -104,6 +110,8 @@ class Conversation:
             return None
         answered = self.unanswered.popleft()
         self.confirmed = max(self.confirmed, answered.written)
+        if not self.is_garbled:
+            self.sensible = self.confirmed
         if answered.api_key is ApiKeys.SASL_HANDSHAKE:  # asked without a login, what the listener wants
             self.wants_login = int.from_bytes(payload[4:6], "big") == _UNSUPPORTED_MECHANISM
             return answered

@@ -75,6 +75,7 @@ class Manners:
         conversations: Those that have not ended, by connection.
         gone: Produce requests with acks=0 that were written, and whose connection ended before it was known how far the
             broker was.
+        perhaps_gone: The same, where an answer that makes no sense tells nothing.
         poll_count: How many polls there were.
         sent_count: How many requests, connections that were begun, and ends of these.
         failed_lookups: By name what the resolver said of it, in words.
@@ -86,6 +87,7 @@ class Manners:
                  talking: dict[SimThread, Manners]) -> None:
         self.complaints: list[str] = []
         self.gone: list[Handed] = []
+        self.perhaps_gone: list[Handed] = []
         self.poll_count = 0
         self.sent_count = 0
         self.failed_lookups: defaultdict[str, set[str]] = defaultdict(set)
@@ -127,6 +129,7 @@ class Manners:
     def on_end(self, connection_id: str, conversation: Conversation, explanation: Explanation | None) -> None:
         """A connection ended, and something is to be said of it."""
         self.gone += conversation.gone
+        self.perhaps_gone += conversation.perhaps_gone
         if explanation is not None:
             if explanation.words == ("TLS",):
                 self._spoke_tls.add(connection_id)

@@ -158,16 +158,17 @@ class Totals:
         if strange and not self._unsure:
             self._wrong.append(f"the log tells of errors that no record has: {strange}")
 
-    def check_gone(self, gone: list[Handed]) -> None:
+    def check_gone(self, gone: list[Handed], perhaps_gone: list[Handed]) -> None:
         """Compare what is told of records with acks=0 that may be gone with those whose connection had ended."""
         told = self._metrics.get("record-unconfirmed-total", 0)
-        records = [record for handed in gone for _, _, batch in handed.contents() for record in identities(batch)]
+        records, most = ([record for handed in those for _, _, batch in handed.contents()
+                          for record in identities(batch)] for those in (gone, perhaps_gone))
         # A turn that was torn behind the write knows nothing of it: that request is written again, and is not gone yet.
         written = Counter(record for one in self._ledger.handed if one.is_whole
                           for _, _, batch in one.contents() for record in identities(batch))
         least = sum(max(count - written[record] + 1, 0) for record, count in Counter(records).items()
                     if record in self._told)
-        self._check("record-unconfirmed-total", least, len(records), told)
+        self._check("record-unconfirmed-total", least, len(most), told)
         if self._watch.counts["may be gone"] > told or (told and not self._watch.counts["may be gone"]):
             self._wrong.append(f"record-unconfirmed-total is {told}, and the log tells of "
                                f"{self._watch.counts['may be gone']}")

@@ -797,7 +797,8 @@ class World:
         facts = ErrorFacts(self.workload, self.parameters, self.ledger, self.cluster, report.checks)
         totals = Totals(self.workload, self.parameters, self.ledger, self.faults, self._watch, metrics, report.checks)
         if self.parameters.props["acks"] == "0":
-            totals.check_gone([handed for manners in self.manners for handed in manners.gone])
+            totals.check_gone([handed for manners in self.manners for handed in manners.gone],
+                              [handed for manners in self.manners for handed in manners.perhaps_gone])
         report.wrong += self._watch.complaints + facts.check() + totals.check()
 
     def _check_times(self) -> None:
