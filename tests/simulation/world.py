@@ -69,7 +69,7 @@ _HOPS = 40
 # Who asks for metadata that often knows of new partitions soon.
 _SHORT_AGE_MS = 5000
 _ADDS_IN_EVERY = 3  # seeds
-_OWN_TURNS = 6
+_OWN_TURNS = 40  # the thread may be the first of many a time
 _CALLERS_TURNS = 0.5  # of the seeds
 # Above that one record alone does not fill a batch.
 _LARGE_BATCH_BYTES = 300
@@ -602,6 +602,8 @@ class World:
             self._probe(self.producer, record, partition=0)
             if record.future.exception() is not None:
                 return
+            if role.step_count > before:
+                break
         sender: Any = self.producer._runtime.io_thread._sender
         if not sender.has_nothing_under_way():
             return  # a name is looked up, or another node does not answer: the thread watches that
