@@ -81,6 +81,7 @@ class Manners:
         failed_lookups: By name what the resolver said of it, in words.
         error_of: Says why a node is not connected, as the client has it.
         lookup_ms: When a name was asked for last.
+        lookups: How many are under way.
     """
 
     def __init__(self, scheduler: Scheduler, faults: Faults, parameters: Parameters, checks: Counter[str],
@@ -92,6 +93,7 @@ class Manners:
         self.sent_count = 0
         self.failed_lookups: defaultdict[str, set[str]] = defaultdict(set)
         self.lookup_ms: dict[str, int] = {}
+        self.lookups = 0
         self.checks = checks
         self._talking = talking
         self.conversations: dict[str, Conversation] = {}  # those that have not ended
@@ -207,7 +209,7 @@ class Manners:
         ms, polls, sent = (now - before for now, before in zip(self.now(), since, strict=True))
         sleep_ms = min(_LONGEST_SLEEP_MS, max(self.request_timeout_ms, 1000) // 8)
         most = 20 + ms // sleep_ms + _POLLS_OF_A_REQUEST * sent
-        if not all(conversation.has_versions for conversation in self.conversations.values()):
+        if self.lookups or not all(conversation.has_versions for conversation in self.conversations.values()):
             return  # while a connection is made, the client looks again and again
         self.checks["rest"] += 1
         if polls > most:

@@ -565,8 +565,10 @@ class Network:
         manners.lookup_ms[host] = scheduler.now_ms
         delay_ms, error = self.faults.on_lookup()
         until_ms = scheduler.now_ms + delay_ms
+        manners.lookups += 1
         while scheduler.now_ms < until_ms:
             scheduler.block(None, until_ms)
+        manners.lookups -= 1
         if error is not None:
             manners.failed_lookups[host].add("simulated")
             raise error
