@@ -218,6 +218,7 @@ class TransactionalCaller:
                 self._look_at_fatal(error)
                 raise Given from error
             except AuthenticationError as error:
+                may_come.clear()  # not where the watcher sleeps
                 if name != "init_transactions" or not workload._faults.fired["refuse_login"]:
                     self.complaints.append(f"{name}() raised {error!r}")
                 self._sleep()
