@@ -322,6 +322,7 @@ class AsyncCaller:
 
     async def _flush(self) -> None:
         before = [record for record in self._mine if record.future is not None and not record.future.done()]
+        self._workload.flushes += 1
         try:
             await self._producer.flush(None if self._chance.random() < 0.5 else self._chance.random() * 3,
                                        raise_on_error=self._chance.random() < 0.3)
@@ -330,6 +331,8 @@ class AsyncCaller:
         except DeliveryFailedError as error:
             self._workload.look_at_failure(error, self._workload.producer_of(self._caller._number))
             return
+        finally:
+            self._workload.flushes -= 1
         undone = [record for record in before if not record.future.done()]
         if undone:
             self._workload.complaints.append(f"await flush() returned, and {undone} have no outcome")

@@ -133,6 +133,7 @@ class Workload:
         complaints: What was seen that must not be.
         sending_ms: How long all calls took that send.
         waited_ms: How long those took that had no memory in the end.
+        flushes: How many calls of flush() are under way, or are being looked at.
         judged: How much each check judged that is made while all runs; of the memory, records on their way.
         given_up: Records of transactions that failed, in which nothing is tried again.
     """
@@ -152,6 +153,7 @@ class Workload:
         self.application = application
         self.sending_ms = 0
         self.waited_ms = 0
+        self.flushes = 0
         self._from_callbacks = 0
         self._callback_chance = plan.stream("callbacks")
         limit = parameters.record_count if plan.record_limit is None else min(plan.record_limit,
@@ -823,6 +825,7 @@ class Caller:
     def _flush(self) -> None:
         timeout_s = None if self._chance.random() < 0.5 else self._chance.random() * 3
         before = [record for record in self._mine if record.future is not None and not record.future.done()]
+        self._workload.flushes += 1
         try:
             raises = self._chance.random() < 0.3
             self._workload.wait(lambda timeout_s: self._producer.flush(timeout_s, raise_on_error=raises), timeout_s,
@@ -839,6 +842,8 @@ class Caller:
             undone = [record for record in before if not record.future.done()]
             if undone:
                 self._workload.complaints.append(f"flush() returned, and {undone} have no outcome")
+        finally:
+            self._workload.flushes -= 1
 
     def _look(self) -> None:
         for record in self._mine[-3:]:
