@@ -266,8 +266,7 @@ class Connections:
         writes = state.writes
         assert writes is not None, "it was asked on this connection"
         assert request.written_before is not None, "the caller looked"
-        writes.on_answer(request.written_before, now_ms,
-                         is_marker=request.api_key is ApiKeys.API_VERSIONS and not request.internal)
+        writes.on_answer(request.written_before, now_ms, is_marker=request.is_marker)
         if not writes.unconfirmed.requests:
             self.writing.pop(state.node.node_id, None)
 

@@ -46,7 +46,7 @@ class InFlightRequests:
         queue = self.by_node.get(request.destination)
         if queue is None:
             queue = self.by_node[request.destination] = deque()
-        elif len(queue) >= self._max_per_connection:
+        elif self._is_full(queue):
             raise IllegalStateError(f"Attempt to send a request to node {request.destination} which is not ready: "
                                     f"{len(queue)} are in flight")
         queue.append(request)
@@ -60,13 +60,17 @@ class InFlightRequests:
         """Whether another request may be handed to this connection.
 
         True when nothing is in flight, or when the request sent last is written completely and fewer than
-        max.in.flight.requests.per.connection requests wait for their answers.
+        max.in.flight.requests.per.connection requests wait for their answers. A marker is not counted: it has no
+        deadline, so that one to a peer that is gone would keep a limit of 1 for ever.
 
         Source: Java InFlightRequests.canSendMore; seed 001.
         """
         queue = self.by_node.get(node_id)
-        return (not queue
-                or (bool(queue[-1].send.completed) and len(queue) < self._max_per_connection))
+        return not queue or (bool(queue[-1].send.completed) and not self._is_full(queue))
+
+    def _is_full(self, queue: deque[ClientRequest]) -> bool:
+        count, limit = len(queue), self._max_per_connection
+        return count >= limit and count - sum(request.is_marker for request in queue) >= limit
 
     def complete_next(self, node_id: int) -> ClientRequest:
         """Remove and return the oldest request of a node: the one that an arriving response answers.

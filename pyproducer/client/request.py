@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyproducer.protocol.apis import ApiKeys
+
 if TYPE_CHECKING:
     from pyproducer.client.unconfirmed_writes import Position
     from pyproducer.common.errors import UnsupportedVersionError
     from pyproducer.network.send import NetworkSend
-    from pyproducer.protocol.apis import ApiKeys
 
 OnComplete = Callable[["ClientResponse"], None]
 
@@ -72,6 +73,11 @@ class ClientRequest:
         self.internal: bool = internal
         self.record_count: int = record_count
         self.written_before: Position | None = None
+
+    @property
+    def is_marker(self) -> bool:
+        """Whether it only asks how far the broker is with what gets no answer; see unconfirmed_writes.py."""
+        return self.api_key is ApiKeys.API_VERSIONS and not self.internal
 
     def disconnected(self, now_ms: int, *, timed_out: bool, error: Exception | None) -> ClientResponse:
         """Return the response of a request whose connection ended before the answer."""

@@ -315,8 +315,10 @@ class WatchedSelector(Selector):
         node = send.destination
         head = bytes(send._chunks[1][:4])
         api_key, version = int.from_bytes(head[:2], "big"), int.from_bytes(head[2:], "big")
-        unanswered = self._conversations[node].unanswered
-        if len(unanswered) >= manners.most_in_flight:
+        conversation = self._conversations[node]
+        unanswered = conversation.unanswered
+        markers = sum(asked.api_key is ApiKeys.API_VERSIONS for asked in unanswered) if conversation.has_versions else 0
+        if len(unanswered) - markers >= manners.most_in_flight:
             manners.complain(f"node {node} gets a request, and {len(unanswered)} are not answered")
         left_ms = self._throttled_until_ms.get(node, 0) - manners.scheduler.now_ms
         if left_ms > 0:

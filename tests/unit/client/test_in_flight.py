@@ -138,3 +138,16 @@ def test_total_when_requests_end_in_any_way_then_what_is_left():
 def test_disconnected_when_the_frame_was_not_written_completely_then_the_broker_cannot_have_acted():
     assert in_flight(written=True).disconnected(5, timed_out=False, error=None).was_sent_and_unanswered
     assert not in_flight(written=False).disconnected(5, timed_out=False, error=None).was_sent_and_unanswered
+
+
+def test_can_send_more_when_a_marker_waits_then_it_is_not_counted() -> None:
+    """It has no deadline: to a peer that was gone and had not said so, one with a limit of 1 kept all records back."""
+    requests = InFlightRequests(1)
+    marker = in_flight()
+    marker.api_key = ApiKeys.API_VERSIONS
+    requests.add(marker)
+    assert requests.can_send_more(1)
+    requests.add(in_flight())
+    assert not requests.can_send_more(1)
+    with pytest.raises(IllegalStateError, match="not ready"):
+        requests.add(in_flight())
