@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from pyproducer.client.api_versions import ApiVersions, FinalizedFeatures
@@ -440,7 +441,7 @@ class NetworkClient:
         state = self._states.get(node_id)
         queue = self._in_flight.by_node.get(node_id)
         if state is not None and queue:
-            late = queue[0]
+            late = min(queue, key=attrgetter("deadline_ms"))  # not the oldest, where that is a marker
             self._connections.break_off(responses, state, now_ms, waited_ms=now_ms - late.sent_ms)
 
     def _handle_rebootstrap(self, responses: list[ClientResponse], now_ms: int) -> None:

@@ -326,3 +326,19 @@ def test_pace_when_a_pause_ruled_out_all_of_a_session_then_the_next_one_begins_a
     assert writes.may_write(LIFETIME_MS)
     writes.wrote(1, LIFETIME_MS)
     assert not writes.may_write(LIFETIME_MS), "the first one shows how fast the broker is"
+
+
+def test_request_when_it_is_late_behind_a_marker_then_its_own_wait_is_told() -> None:
+    """The marker's was, which is older: 7288 ms, with a request.timeout.ms of 5 seconds."""
+    writer = Writer(lifetime_ms=0)
+    writer.write()
+    writer.pass_ms(2_000)
+    assert len(writer.markers) == 1, "it waits for its answer"
+    writer.pass_ms(500)
+    ended: list[ClientResponse] = []
+    writer.setup.client.send(ClientRequest(
+        1, ApiKeys.PRODUCE, lambda version: BODY, timeout_ms=100, max_version=9, on_complete=ended.append),
+        writer.setup.now_ms)
+    writer.setup.selector.answer = lambda _request: None
+    writer.pass_ms(101)
+    assert "no answer within 101 ms (request.timeout.ms)" in str(ended[0].error)
