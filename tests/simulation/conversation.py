@@ -170,7 +170,9 @@ class Conversation:
         waited_ms = max((now_ms - sent_ms for api_key, _, sent_ms, *_ in self.unanswered
                          if not self.has_versions or api_key is not ApiKeys.API_VERSIONS), default=None)
         if self.is_garbled:
-            return Explanation((VERSIONS, REQUEST, LOGIN), is_owed=False, waited_ms=waited_ms, no_words=_NOT_BY_PEER)
+            # Nobody knows which of its answers the client took for one.
+            return Explanation((VERSIONS, REQUEST, LOGIN), is_owed=False, waited_ms=waited_ms, no_words=_NOT_BY_PEER,
+                               is_late=True)
         # The client looked at its clock before it handed the request over, long before perhaps.
         is_late = waited_ms is not None and waited_ms > request_timeout_ms - _TICKS_MS
         if not self.has_versions:

@@ -173,6 +173,11 @@ class Faults:
         return True
 
     @property
+    def tear_count(self) -> int:
+        """How many turns may have ended half way, at most."""
+        return sum(self.fired[kind] for kind in _TEARS) if not self._plan.swarm else self._count + 1_000
+
+    @property
     def count(self) -> int:
         """How many faults happened, the spared ones included."""
         return self._count

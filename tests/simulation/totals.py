@@ -113,8 +113,9 @@ class Totals:
                 continue
             node_id = int(name.rpartition("-")[2])
             own = [one for one in handed if one.node_id == node_id]
-            # Of an answer that makes no sense only a part may have been read.
-            ended = sum(bool(one.read_number) or "late" in one.ends for one in own) + self._faults.fired["garble"]
+            # Of an answer that makes no sense only a part may have been read; and a torn turn loses what it has read.
+            ended = sum(bool(one.read_number) or "late" in one.ends for one in own) + (
+                self._faults.fired["garble"] + self._faults.tear_count)
             latency_ms = self._metrics[f"request-latency-ms-total.node-{node_id}"]
             self._checks["latency"] += 1
             if value > (ended if props["acks"] != "0" else len(own)) or (
