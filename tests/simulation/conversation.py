@@ -157,8 +157,14 @@ class Conversation:
         """Whether nothing was asked but what login the listener wants, if any."""
         return any(api_key is ApiKeys.SASL_HANDSHAKE for api_key, *_ in self.unanswered)
 
-    def ended_by_client(self, now_ms: int, request_timeout_ms: int) -> Explanation:
-        """Return what must be said where the client ended it for what the peer did, or did not."""
+    def ended_by_client(self, now_ms: int, request_timeout_ms: int, frozen_ms: int) -> Explanation:
+        """Return what must be said where the client ended it for what the peer did, or did not.
+
+        Args:
+            now_ms: When.
+            request_timeout_ms: request.timeout.ms.
+            frozen_ms: How long the process has stood still so far: nobody waits meanwhile.
+        """
         if not self.is_up:
             return Explanation((CONNECT,), (self.address, "socket.connection.setup.timeout.ms"), is_owed=False,
                                waited_ms=now_ms - self.began_ms)
@@ -167,8 +173,10 @@ class Conversation:
         if self.wants_login and not self.is_garbled:
             return Explanation((LOGIN,), ("SASL", *MECHANISMS))
         # Asked again for the versions a broker tells how far it is with what gets no answer: that has no deadline.
-        waited_ms = max((now_ms - sent_ms for api_key, _, sent_ms, *_ in self.unanswered
-                         if not self.has_versions or api_key is not ApiKeys.API_VERSIONS), default=None)
+        waiting = [asked for asked in self.unanswered
+                   if not self.has_versions or asked.api_key is not ApiKeys.API_VERSIONS]
+        waited_ms = max((now_ms - asked.sent_ms for asked in waiting), default=None)
+        is_sure = any(now_ms - asked.sent_ms - (frozen_ms - asked.frozen_ms) > request_timeout_ms for asked in waiting)
         if self.is_garbled:
             # Nobody knows which of its answers the client took for one.
             return Explanation((VERSIONS, REQUEST, LOGIN), is_owed=False, waited_ms=waited_ms, no_words=_NOT_BY_PEER,
@@ -179,14 +187,12 @@ class Conversation:
             if self.version_code and not self.unanswered:
                 return Explanation((VERSIONS,), (f"({self.version_code})",))
             if self.unanswered:
-                is_sure = waited_ms is not None and waited_ms > request_timeout_ms
                 return Explanation((VERSIONS,), ("ApiVersions",), is_owed=is_sure, waited_ms=waited_ms, is_late=is_late)
             return Explanation((LOGIN,), is_owed=False, waited_ms=now_ms - self.began_ms)
         if self._asks_what_is_wanted():
             return Explanation((VERSIONS, REQUEST), is_owed=False, waited_ms=waited_ms, is_late=is_late)
         under_way = tuple(api_key.name for api_key, *_ in self.unanswered)
         if is_late:
-            is_sure = waited_ms is not None and waited_ms > request_timeout_ms
             words = (*under_way, "request.timeout.ms") if is_sure else under_way
             return Explanation((REQUEST,), words, is_owed=is_sure, waited_ms=waited_ms, no_words=_NOT_BY_PEER,
                                is_late=True)

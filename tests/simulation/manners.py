@@ -143,7 +143,8 @@ class Manners:
         conversation = self.conversations.get(connection_id)
         if explanation is None and conversation is not None:  # the client is about to end it
             name = name_of(node_at(conversation.address))
-            explanation = conversation.ended_by_client(self.scheduler.now_ms, self.request_timeout_ms)
+            explanation = conversation.ended_by_client(self.scheduler.now_ms, self.request_timeout_ms,
+                                                       self.faults.frozen_ms)
         phase = text.split(":", 1)[0]
         self.checks["explanations"] += 1
         self._explained.add((host, phase))
@@ -209,7 +210,8 @@ class Manners:
         ms, polls, sent = (now - before for now, before in zip(self.now(), since, strict=True))
         sleep_ms = min(_LONGEST_SLEEP_MS, max(self.request_timeout_ms, 1000) // 8)
         most = 20 + ms // sleep_ms + _POLLS_OF_A_REQUEST * sent
-        if self.lookups or not all(conversation.has_versions for conversation in self.conversations.values()):
+        if self.lookups or not all(conversation.has_versions and conversation.began_ms < since[0]
+                                   for conversation in self.conversations.values()):
             return  # while a connection is made, the client looks again and again
         self.checks["rest"] += 1
         if polls > most:
@@ -299,7 +301,8 @@ class WatchedSelector(Selector):
         manners.see_to()
         conversation = self._conversations.pop(connection_id, None)
         if conversation is not None:
-            explanation = conversation.ended_by_client(manners.scheduler.now_ms, manners.request_timeout_ms)
+            explanation = conversation.ended_by_client(manners.scheduler.now_ms, manners.request_timeout_ms,
+                                                       manners.faults.frozen_ms)
             manners.on_end(connection_id, conversation, explanation)
             ends = ["closed"] if self._is_ending or not explanation.is_late else (
                 ["late"] if explanation.is_owed else ["late", "closed"])
