@@ -617,10 +617,13 @@ class RecordAccumulator:
     def move_deadlines(self, gap_ms: int, now_ms: int) -> None:
         """Let every record have so much longer, in ms, for nobody could send it; what came meanwhile counts from now.
 
-        Also what lingers does so for longer, never beyond linger.ms from now.
+        Also what lingers does so for longer, never beyond linger.ms from now. A caller may have been stopped between
+        his look at the clock and the list, with the lock: his batch is waited for.
         """
-        for batch in self.batches():
-            batch.created_ms = max(batch.created_ms, min(batch.created_ms + gap_ms, now_ms))
+        for partition in list(self.busy):
+            with partition.lock:
+                for batch in partition.batches:
+                    batch.created_ms = max(batch.created_ms, min(batch.created_ms + gap_ms, now_ms))
         self.waiting.move_deadlines(gap_ms, now_ms)
 
     def seal(self, batch: ProducerBatch) -> None:

@@ -520,3 +520,28 @@ def test_partition_when_its_first_record_found_no_memory_then_it_is_looked_at_no
         setup.append(1)
     setup.accumulator.ready(cluster(), 0)
     assert [partition.topic_partition.partition for partition in setup.accumulator.busy] == [0]
+
+
+def test_move_deadlines_when_a_caller_was_stopped_before_his_batch_was_in_the_list_then_it_has_so_much_longer(
+        monkeypatch) -> None:
+    """All that stood still is moved; that one expired at once, with what others had put into it."""
+    setup = Setup()
+    looks: list[threading.Thread] = []
+    before_ms = setup.clock.now_ms()
+    clock_now_ms = setup.clock.now_ms
+
+    def stopped_behind_the_look() -> int:
+        if looks:
+            return clock_now_ms()
+        mover = threading.Thread(target=setup.accumulator.move_deadlines, args=(60_000, before_ms + 60_000))
+        looks.append(mover)
+        mover.start()
+        mover.join(0.1)
+        assert mover.is_alive(), "it waits for the batch"
+        return before_ms
+
+    monkeypatch.setattr(setup.clock, "now_ms", stopped_behind_the_look)
+    append_one(setup, "record")
+    looks[0].join()
+    (batch,) = setup.accumulator.batches()
+    assert batch.created_ms == before_ms + 60_000
