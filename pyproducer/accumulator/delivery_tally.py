@@ -343,7 +343,8 @@ class DeliveryTally:
         opened, counts, first = self.end_period(period)
         failed = None
         if raises_all:
-            failed = _error("since the last flush()", _difference(counts, period.base), first)
+            topics = _difference(counts, period.base)
+            failed = _error("since the last flush()", topics, first or self._last_of(topics))
             if failed is not None:
                 for failure in opened:
                     if failure.period >= period.number:
@@ -365,6 +366,13 @@ class DeliveryTally:
             if now == counts:
                 return counts, first
             counts = now  # more came meanwhile, and some of them may be in `first`
+
+    def _last_of(self, topics: Mapping[str, Counts]) -> list[FailedRecords]:
+        """Return the last failure of each topic: where a failure came as the period before ended, it has no first."""
+        last = {topic: row[1] for topic, row in dict(self._failed).items()}
+        last |= {_row_of(self._failed, failure.topic): failure for failure in list(self._inbox)}
+        return [_told(last[topic], min(last[topic].count, sum(counts)))
+                for topic, counts in list(topics.items())[:MOST_FIRST] if sum(counts)]
 
     def end_period(self, since: Period | None = None) -> tuple[list[Failure], dict[str, Counts], list[FailedRecords]]:
         """Have the next flush() speak of what fails from now on.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 import sys
+from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
@@ -194,6 +195,27 @@ def test_end_flush_when_outcomes_differ_then_its_own_is_the_worst(outcomes: list
     assert failed is not None
     assert failed.outcome == worst
     assert len(kept) == sum(failed.failed.values())
+
+
+@pytest.mark.parametrize("count_before", [0, MOST_FIRST])
+def test_end_flush_when_the_one_before_ended_in_the_middle_of_a_failure_then_it_says_why(count_before: int) -> None:
+    """'1 record(s) failed since the last flush() (1 not_sent)', and not a word of which or why."""
+    tally = DeliveryTally()
+    before = [fail(tally) for _ in range(count_before)]
+    raised = []
+
+    class Inbox(deque[Failure]):
+        def append(self, failure: Failure) -> None:
+            assert (tally.end_flush(tally.period, raises_all=True) is None) is not bool(before)
+            super().append(failure)
+            raised.append(tally.end_flush(tally.period, raises_all=True))
+
+    tally._inbox = Inbox(tally._inbox)
+    fail(tally, text="this is why")
+    (error,) = raised
+    assert error is not None
+    assert ("this is why" in str(error), [told.count for told in error.errors]) == (True, [1])
+    assert tally.end_flush(tally.period, raises_all=True) is None
 
 
 def test_end_flush_when_another_flush_ended_meanwhile_then_both_tell_what_failed() -> None:
