@@ -285,9 +285,10 @@ class Workload:
         if took_ms - (self._faults.frozen_ms - frozen_ms) > longest_ms + LATE_MS:
             self.complaints.append(f"partitions_for() took {took_ms} ms, and max.block.ms is {longest_ms}")
         if error is None:
-            if not any(told and count <= told for told in self._faults.partition_counts[topic]):
-                self.complaints.append(f"partitions_for({topic!r}) says {count}, and brokers told of "
-                                       f"{self._faults.partition_counts[topic]}")
+            made = self._faults.cluster.parameters.auto_create_partitions  # by who asks for one that is nowhere
+            counts = self._faults.partition_counts.get(topic, {made})
+            if not any(told and count <= told for told in counts):
+                self.complaints.append(f"partitions_for({topic!r}) says {count}, and brokers told of {counts}")
         elif isinstance(error, KafkaTimeoutError) and (
                 error.phase != "metadata" or error.outcome != NOT_SENT or took_ms < longest_ms or topic not in str(
                     error)):
