@@ -344,7 +344,9 @@ class DeliveryTally:
         failed = None
         if raises_all:
             topics = _difference(counts, period.base)
-            failed = _error("since the last flush()", topics, first or self._last_of(topics))
+            if topics and not first:
+                first = self._last_of(topics)
+            failed = _error("since the last flush()", topics, first)
             if failed is not None:
                 for failure in opened:
                     if failure.period >= period.number:
@@ -372,7 +374,7 @@ class DeliveryTally:
         last = {topic: row[1] for topic, row in dict(self._failed).items()}
         last |= {_row_of(self._failed, failure.topic): failure for failure in list(self._inbox)}
         return [_told(last[topic], min(last[topic].count, sum(counts)))
-                for topic, counts in list(topics.items())[:MOST_FIRST] if sum(counts)]
+                for topic, counts in list(topics.items())[:MOST_FIRST]]
 
     def end_period(self, since: Period | None = None) -> tuple[list[Failure], dict[str, Counts], list[FailedRecords]]:
         """Have the next flush() speak of what fails from now on.

@@ -189,9 +189,9 @@ class Sender:
     def say_goodbye(self, now_ms: int) -> None:
         """Let a broker that gets metrics have the last of them, where it takes them at once."""
         telemetry = self._telemetry
-        deadline_ms = now_ms + _GOODBYE_MS
         if telemetry is None:
             return
+        deadline_ms = now_ms + _GOODBYE_MS
         while now_ms < deadline_ms and telemetry.say_goodbye(now_ms):
             self._wire.client.poll(deadline_ms - now_ms, now_ms)
             now_ms = self._completion.clock.now_ms()

@@ -182,13 +182,20 @@ def test_subscriptions_when_they_are_refused_as_unknown_then_not_asked_for_at_on
     assert telemetry.step(10) == 30_000
 
 
-def test_goodbye_when_a_push_is_on_its_way_then_the_last_one_comes_after_its_answer(
-        polled: tuple[Polled, Telemetry]) -> None:
-    """It was not sent at all: what came after the push that was on its way was never told."""
+@pytest.fixture
+def pushing(polled: tuple[Polled, Telemetry]) -> tuple[Polled, Telemetry]:
+    """A push is on its way, since 510."""
     client, telemetry = polled
     telemetry.step(0)
     client.answer(10, telemetry_max_bytes=100_000)
     telemetry.step(510)
+    return polled
+
+
+def test_goodbye_when_a_push_is_on_its_way_then_the_last_one_comes_after_its_answer(
+        pushing: tuple[Polled, Telemetry]) -> None:
+    """It was not sent at all: what came after the push that was on its way was never told."""
+    client, telemetry = pushing
     assert [telemetry.say_goodbye(520), telemetry.say_goodbye(520), len(client.sent)] == [True, True, 2]
     client.answer(530)
     assert telemetry.say_goodbye(530)
@@ -199,11 +206,8 @@ def test_goodbye_when_a_push_is_on_its_way_then_the_last_one_comes_after_its_ans
 
 
 def test_goodbye_when_the_push_on_its_way_is_refused_then_there_is_no_last_one(
-        polled: tuple[Polled, Telemetry]) -> None:
-    client, telemetry = polled
-    telemetry.step(0)
-    client.answer(10, telemetry_max_bytes=100_000)
-    telemetry.step(510)
+        pushing: tuple[Polled, Telemetry]) -> None:
+    client, telemetry = pushing
     client.answer(530, error_code=42)
     assert not telemetry.say_goodbye(530)
 

@@ -95,6 +95,15 @@ class Conversation:
         self.sensible = 0  # the same, without answers from the first on that makes no sense
 
     @property
+    def unanswered_but_markers(self) -> list[Asked]:
+        """What waits for its answer and has a deadline, and a slot.
+
+        Asked again for the versions a broker tells how far it is with what gets no answer: that has neither.
+        """
+        return [asked for asked in self.unanswered
+                if not self.has_versions or asked.api_key is not ApiKeys.API_VERSIONS]
+
+    @property
     def gone(self) -> list[Handed]:
         """With acks=0: what was written, and nobody showed that it was reached."""
         return [handed for handed in self.written[self.confirmed:] if handed.is_whole]
@@ -172,9 +181,7 @@ class Conversation:
             return Explanation((LOGIN, REQUEST), is_owed=False, waited_ms=now_ms - self.proving_ms)
         if self.wants_login and not self.is_garbled:
             return Explanation((LOGIN,), ("SASL", *MECHANISMS))
-        # Asked again for the versions a broker tells how far it is with what gets no answer: that has no deadline.
-        waiting = [asked for asked in self.unanswered
-                   if not self.has_versions or asked.api_key is not ApiKeys.API_VERSIONS]
+        waiting = self.unanswered_but_markers
         waited_ms = max((now_ms - asked.sent_ms for asked in waiting), default=None)
         is_sure = any(now_ms - asked.sent_ms - (frozen_ms - asked.frozen_ms) > request_timeout_ms for asked in waiting)
         if self.is_garbled:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import errno
+import math
 import random
 import socket
 from collections import Counter, deque
@@ -173,9 +174,9 @@ class Faults:
         return True
 
     @property
-    def tear_count(self) -> int:
+    def tear_count(self) -> float:
         """How many turns may have ended half way, at most."""
-        return sum(self.fired[kind] for kind in _TEARS) if not self._plan.swarm else self._count + 1_000
+        return math.inf if self._plan.swarm else sum(self.fired[kind] for kind in _TEARS)
 
     @property
     def count(self) -> int:

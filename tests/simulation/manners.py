@@ -318,11 +318,10 @@ class WatchedSelector(Selector):
         node = send.destination
         head = bytes(send._chunks[1][:4])
         api_key, version = int.from_bytes(head[:2], "big"), int.from_bytes(head[2:], "big")
-        conversation = self._conversations[node]
-        unanswered = conversation.unanswered
-        markers = sum(asked.api_key is ApiKeys.API_VERSIONS for asked in unanswered) if conversation.has_versions else 0
-        if len(unanswered) - markers >= manners.most_in_flight:
-            manners.complain(f"node {node} gets a request, and {len(unanswered)} are not answered")
+        unanswered = self._conversations[node].unanswered
+        in_flight = len(self._conversations[node].unanswered_but_markers)
+        if in_flight >= manners.most_in_flight:
+            manners.complain(f"node {node} gets a request, and {in_flight} are not answered")
         left_ms = self._throttled_until_ms.get(node, 0) - manners.scheduler.now_ms
         if left_ms > 0:
             manners.complain(f"node {node} gets a request of API {api_key}, {left_ms} ms before the pause is over that "
