@@ -239,8 +239,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         serializers, interceptors and other partitioners than DefaultPartitioner go through the rows one by one.
 
         Blocks up to max.block.ms in all while buffer.memory is exhausted. Rows that were accepted by then stay
-        accepted; the others have a BufferExhaustedError in the result's `errors`. As with send(), rows for a topic that
-        is not known yet wait for it after the call.
+        accepted; the others have a BufferExhaustedError in the result's `errors`. So it is with a transaction that fails
+        in the middle of the call. As with send(), rows for a topic that is not known yet wait for it after the call.
 
         Args:
             topic: The topic's name.
@@ -264,6 +264,9 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             ProducerClosedError: The producer is closed. No row was sent.
             ProducerDeadError: The producer's thread ended by an error. No row was sent.
             ForkedProducerError: The producer was made before this process was forked. No row was sent.
+            IllegalStateError: It has a transactional.id, and no transaction is open. No row was sent.
+            AbortableTransactionError: The transaction has to be aborted. No row was sent.
+            FatalProducerError: The producer can only be closed. No row was sent.
         """
         return self._present().batch_sender.send(topic, values, keys, headers, timestamps, partitions)
 

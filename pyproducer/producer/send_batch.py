@@ -22,7 +22,6 @@ from pyproducer.common.cluster import PartitionTable
 from pyproducer.common.errors import (
     ApiError,
     AuthenticationError,
-    BufferExhaustedError,
     IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
@@ -33,7 +32,7 @@ from pyproducer.producer.columns import Columns, read_columns
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.partitioners import DefaultPartitioner
 from pyproducer.producer.partitioners.partitioner import choices
-from pyproducer.producer.send_rows import row_callback, send_rows
+from pyproducer.producer.send_rows import REFUSES_THE_REST, row_callback, send_rows
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import write_header
 
@@ -195,7 +194,7 @@ class BatchSender:
                         topic, columns.partitions[row], columns.timestamps[row], key, key, value, value, headers,
                         row_callback(sender, future, row), chunk.size_upper_bound(row)),
                         self._left_ms(deadline_ms), sender.choose_partition)
-                except (BufferExhaustedError, IllegalStateError) as error:
+                except REFUSES_THE_REST as error:
                     return error, array("i", waiting[position:])
                 except (KafkaTimeoutError, ApiError, AuthenticationError) as error:
                     future.on_refused((row,), error)
@@ -223,7 +222,7 @@ class BatchSender:
                 try:
                     result = self._accumulator.append_rows(topic, partition, rows, start, end,
                                                            self._left_ms(deadline_ms))
-                except (BufferExhaustedError, IllegalStateError) as error:
+                except REFUSES_THE_REST as error:
                     # All the rest, also what might find room in another partition: so nothing overtakes.
                     refused = array("i")
                     for _, refused_start, refused_end in (*left[position:], *next_left):

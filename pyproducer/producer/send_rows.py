@@ -17,12 +17,22 @@ from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestRe
 from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
-from pyproducer.common.errors import BufferExhaustedError, IllegalStateError, KafkaError
+from pyproducer.common.errors import (
+    AbortableTransactionError,
+    BufferExhaustedError,
+    FatalProducerError,
+    IllegalStateError,
+    KafkaError,
+)
 from pyproducer.common.records import Header, ProducerRecord, RecordMetadata
 from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.producer.columns import ensure_length, int_column, to_items
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.partitioners import OUR_PARTITIONERS
+
+
+# What concerns all rows that were not handed over yet: no memory, and a producer or a transaction that takes no records.
+REFUSES_THE_REST = (BufferExhaustedError, IllegalStateError, AbortableTransactionError, FatalProducerError)
 
 
 class _Row(NamedTuple):
@@ -88,7 +98,7 @@ def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers:
             if partition != UNKNOWN_PARTITION:
                 places[row] = partition
                 future.on_appended(partition, outcome)
-        except (BufferExhaustedError, IllegalStateError) as error:
+        except REFUSES_THE_REST as error:
             for refused in range(row, count):
                 _refuse(sender, future, refused, rows[refused].record, error)
             break

@@ -18,6 +18,7 @@ from pyproducer import (
     KafkaError,
     KafkaProducer,
     KafkaTimeoutError,
+    RecordRejectedError,
     aio,
 )
 from pyproducer.aio import AsyncKafkaProducer
@@ -180,6 +181,24 @@ def test_commit_when_it_fails_and_a_close_comes_at_once_then_it_says_so(
     producer.close(GIVE_UP_S)
     committer.join()
     assert [type(error) for error in told] == [AbortableTransactionError]
+    assert committed(broker) == []
+
+
+@pytest.mark.parametrize("way", ["columns", "serializer"])
+def test_send_batch_when_its_transaction_fails_half_way_then_each_row_is_told_why(
+        start_broker: StartBroker, connect: Connect, way: str) -> None:
+    broker = start_broker(topics={"orders": 2})
+    broker.faults.on("Produce").error("INVALID_TIMESTAMP")
+    producer = connect(broker, buffer_memory=40_000, batch_size=4096, delivery_timeout_ms=120_000,
+                       max_block_ms=120_000, value_serializer=(lambda value: value) if way == "serializer" else None)
+    producer.begin_transaction()
+    future = producer.send_batch("orders", [b"x" * 2000] * 100, partitions=[0, 1] * 50)
+    errors = future.result(GIVE_UP_S).errors
+    assert sorted(errors) == list(range(100))
+    assert isinstance(errors[0], RecordRejectedError)
+    assert isinstance(errors[99], AbortableTransactionError)
+    assert errors[99].outcome == "not_sent"
+    producer.abort_transaction()
     assert committed(broker) == []
 
 
