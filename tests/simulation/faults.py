@@ -116,6 +116,7 @@ class Faults:
         behind: What happens when the request is applied that comes just now.
         throttled_ms: How long the pauses were, in all, that each node wanted.
         frozen_ms: How long the process stood still in all.
+        called_back_ms: For how long callbacks waited for another producer than their own, in all.
         freezes: When that was, and for how long beyond the sleep that was to be, in ms.
         failed_codecs: How many batches could not be compressed.
         healed_ms: When the world was well again; None before.
@@ -144,6 +145,7 @@ class Faults:
         self.failing_sends = 0
         self.behind: list[Callable[[], None]] = []
         self.frozen_ms = 0
+        self.called_back_ms = 0
         self.throttled_ms: Counter[int] = Counter()
         self.freezes: list[tuple[int, int]] = []
         self.healed_ms: int | None = None

@@ -572,7 +572,10 @@ class Workload:
             self._from_callbacks += 1
             topic = chance.choice(list(self._parameters.topics))
             other = self.new_record(-1, self._from_callbacks, topic, None, 20)
+            began_ms = self._scheduler.now_ms
             self.send(other, b"%d" % self._from_callbacks, None, True)
+            if self.producer_of(other.caller) is not producer:
+                self._faults.called_back_ms += self._scheduler.now_ms - began_ms
 
     def _look_at_refusal(self, producer: Any, error: IllegalStateError, call: str) -> None:
         self.judged["refused in a callback"] += 1
