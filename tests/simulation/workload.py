@@ -816,6 +816,9 @@ class Caller:
                 if not forks.is_child:
                     raise
                 wrong += [] if error.outcome in (NOT_SENT, UNKNOWN) else [f"in a child {error!r} is {error.outcome}"]
+            except FromOutside:  # which was on its way to this thread before it forked
+                if not forks.is_child:
+                    raise
             except BaseException as error:
                 if not forks.is_child:
                     raise
