@@ -117,6 +117,7 @@ class Faults:
         throttled_ms: How long the pauses were, in all, that each node wanted.
         frozen_ms: How long the process stood still in all.
         called_back_ms: For how long callbacks waited for another producer than their own, in all.
+        late_requests: Of which APIs the next request is lost, by the script, and how many ms later it comes.
         freezes: When that was, and for how long beyond the sleep that was to be, in ms.
         failed_codecs: How many batches could not be compressed.
         healed_ms: When the world was well again; None before.
@@ -146,6 +147,7 @@ class Faults:
         self.behind: list[Callable[[], None]] = []
         self.frozen_ms = 0
         self.called_back_ms = 0
+        self.late_requests: dict[int, int] = {}
         self.throttled_ms: Counter[int] = Counter()
         self.freezes: list[tuple[int, int]] = []
         self.healed_ms: int | None = None
@@ -246,8 +248,9 @@ class Faults:
         elif self.fires("cut_after"):
             connection.apply(frame)
             connection.cut(error)
-        elif self.fires("late_apply"):
-            late_ms = int(self._chance.random() * 2 * self._parameters.props["request.timeout.ms"])
+        elif self.late_requests.get(api_key) or self.fires("late_apply"):
+            late_ms = self.late_requests.pop(api_key, None) or int(
+                self._chance.random() * 2 * self._parameters.props["request.timeout.ms"])
             self.late_count += 1
             scheduler.at(scheduler.now_ms + late_ms, lambda: self._apply_late(connection, frame))
             connection.cut(error)

@@ -52,6 +52,8 @@ APPLICATIONS = ("done_callbacks", "interceptor", "serializer", "partitioner", "n
 _CLOSED_AT_THE_END = ("two_producers", "asyncio", "transactions")
 OPENINGS = ("refused_lost", "passing", "passing_lost", "split_codec", "split_refused", "first_split",
             "forgotten_lost", "recreated_lost", "torn_turn", "fenced_lost", "left_out", "restarted_lost")
+OPENINGS_OF_TRANSACTIONS = ("late_end", "late_add", "fatal_fail")
+_BEFORE_V2 = ("late_end", "late_add")
 _ONCE = ("stored once", "order")
 _JUDGED_BY = {
     "old_brokers": (*_ONCE, "told as heard"), "late_epoch": _ONCE, "init_version": ("told as stored",),
@@ -70,6 +72,8 @@ _JUDGED_BY = {
     "forks": ("forks",), "transactions": ("transactions", "in a transaction"),
     "coordinator_move": ("transactions",), "coordinator_error": ("transactions",),
     "slow_completion": ("transactions",), "other_producer": ("transactions",),
+    "opening late_end": ("transactions committed",), "opening late_add": ("transactions committed",),
+    "opening fatal_fail": ("stays fatal",),
     "fence": ("stored once", "told unknown"), "restart_replicas": (*_ONCE, "told as heard"),
     "done_callbacks": ("done callback once", "done callback order"), "interceptor": ("interceptor",),
     "serializer": ("serializer",), "partitioner": ("partition chosen by the application",), "null_values": ("content",),
@@ -98,7 +102,7 @@ def judges() -> dict[str, tuple[str, ...]]:
     """Return all powers, openings and faults, each with the checks that judge it."""
     from tests.simulation.plan import FAULTS, LATER_FAULTS, LOGIN_FAULTS, POWER_FAULTS, TRANSACTION_FAULTS
 
-    names = (*CLUSTERS, *APPLICATIONS, *POWER_FAULTS, *(f"opening {name}" for name in OPENINGS), *FAULTS,
+    names = (*CLUSTERS, *APPLICATIONS, *POWER_FAULTS, *(f"opening {name}" for name in (*OPENINGS, *OPENINGS_OF_TRANSACTIONS)), *FAULTS,
              *LATER_FAULTS, *LOGIN_FAULTS, *TRANSACTION_FAULTS)
     return {name: _JUDGED_BY.get(name, _ONCE) for name in names if name != "strike"}  # which is the swarm's
 
@@ -137,7 +141,8 @@ def draw(seed: int, chance: random.Random, parameters: Parameters) -> Parameters
 
 
 def _with_application(chance: random.Random, parameters: Parameters, turn: int) -> Parameters:
-    names = {APPLICATIONS[turn % len(APPLICATIONS)], *chance.sample(APPLICATIONS, chance.choice((0, 1, 1, 2)))}
+    turns = (*APPLICATIONS, *["transactions"] * 2)  # of which there is most to get wrong
+    names = {turns[turn % len(turns)], *chance.sample(APPLICATIONS, chance.choice((0, 1, 1, 2)))}
     if "small_requests" in names:
         parameters.props["max.request.size"] = chance.choice((250, 500, 2000))
     if "raises" in names:
@@ -169,8 +174,9 @@ def _with_transactions(chance: random.Random, parameters: Parameters) -> Paramet
         parameters.fault_rates.pop(kind, None)
     weight = chance.choice((0.0, 0.5, 1.0, 2.0))
     parameters.fault_rates.update((kind, weight * chance.random()) for kind in TRANSACTION_FAULTS)
-    is_v2 = chance.random() < 0.6
-    return replace(parameters, transactions="v2" if is_v2 else "v1", produce_version=13 if is_v2 else chance.choice(
+    is_v2 = chance.random() < 0.5
+    openings = [name for name in OPENINGS_OF_TRANSACTIONS if not is_v2 or name not in _BEFORE_V2]
+    return replace(parameters, opening=chance.choice((None, *openings)), transactions="v2" if is_v2 else "v1", produce_version=13 if is_v2 else chance.choice(
         (9, 11, 12, 13)), metadata_version=13 if is_v2 else chance.choice((9, 12, 13)),
         transaction_timeout_ms=chance.choice((10_000, 60_000, 60_000)))
 
@@ -245,7 +251,7 @@ def _with_opening(chance: random.Random, parameters: Parameters, opening: str) -
 
     for kind in TRANSACTION_FAULTS:
         parameters.fault_rates.pop(kind, None)
-    parameters = replace(parameters, transactions=None, powers=parameters.powers - {"transactions"})
+    parameters = replace(parameters, opening=None, transactions=None, powers=parameters.powers - {"transactions"})
     faults_last_ms, has_silences = parameters.faults_last_ms, bool(parameters.silence_ms)
     parameters.props.update({
         "enable.idempotence": True, "acks": "all", "max.in.flight.requests.per.connection": 5, "batch.size": 400,

@@ -13,7 +13,7 @@ import pytest
 
 from tests.simulation.coverage import all_moves
 from tests.simulation.plan import FAULTS, LATER_FAULTS, LOGIN_FAULTS, POWER_FAULTS, TRANSACTION_FAULTS, Plan, draw
-from tests.simulation.powers import APPLICATIONS, CLUSTERS, OPENINGS, judges
+from tests.simulation.powers import APPLICATIONS, CLUSTERS, OPENINGS, OPENINGS_OF_TRANSACTIONS, judges
 from tests.simulation.schedule import LONGEST_HOLD_MS, Scheduler, SimLock, SimRLock, SimulationFailed
 from tests.support.patience import PROGRAM_S
 
@@ -45,6 +45,7 @@ MUST_BE_JUDGED = {
     "time to send", "no memory", "await of another's", "markers", "TLS", "raises", "meetings", "forks",
     "refused in a callback", "states", "absence", "retries", "rest", "transactions", "in a transaction",
     "transactions committed", "transactions aborted", "calls of transactions", "abortable",
+    "stays fatal",
 }
 
 
@@ -71,7 +72,7 @@ def missing_of(lines: list[dict[str, Any]], moves: set[str]) -> set[str]:
     drawn = {power for line in lines for power in line["powers"]}
     fates = {fate for line in lines for fate in line["fates"]}
     kinds = {*FAULTS, *LATER_FAULTS, *LOGIN_FAULTS, *POWER_FAULTS, *TRANSACTION_FAULTS,
-             *(f"opening {name}" for name in OPENINGS)}
+             *(f"opening {name}" for name in (*OPENINGS, *OPENINGS_OF_TRANSACTIONS))}
     assert judges().keys() == {*kinds, *CLUSTERS, *APPLICATIONS} - {"strike"}
     assert {check for checks in judges().values() for check in checks} <= MUST_BE_JUDGED | {"excused: lies"}
     # One seed in ten has transactions: that each of their faults is drawn is seen in 2,000 seeds (--powers).
@@ -120,7 +121,7 @@ def test_plan_when_two_seeds_are_drawn_then_they_differ_and_each_is_the_same_aga
 def test_plan_when_some_dozen_seeds_are_drawn_then_all_powers_and_openings_are_and_some_seeds_have_none() -> None:
     drawn = [draw(Plan(seed)) for seed in range(110)]
     assert {power for parameters in drawn for power in parameters.powers} == {*CLUSTERS, *APPLICATIONS, *POWER_FAULTS}
-    assert {parameters.opening for parameters in drawn} == {None, *OPENINGS}
+    assert {parameters.opening for parameters in drawn} == {None, *OPENINGS, *OPENINGS_OF_TRANSACTIONS}
     assert sum(not parameters.powers and parameters.opening is None for parameters in drawn) > 20
 
 

@@ -35,7 +35,9 @@ from pyproducer.protocol.apis import ApiKeys
 from tests.simulation.manners import LATE_MS
 from tests.simulation.model_broker import ModelCluster
 from tests.simulation.model_transactions import Status
-from tests.simulation.workload import IN_TRANSACTION, FromOutside, Sent, Workload, is_acknowledged
+from tests.simulation.opening_of_transactions import Fill, OpeningOfTransactions
+from tests.simulation.powers import OPENINGS_OF_TRANSACTIONS
+from tests.simulation.workload import IN_TRANSACTION, FromOutside, Sent, Workload, error_of, is_acknowledged
 
 TRANSACTIONAL_ID = "till-7"
 LONGEST_REQUEST_BYTES = 20_000  # max.request.size
@@ -46,7 +48,8 @@ _INPUT = "orders"  # whose offsets are committed; no topic of the cluster's
 
 
 # What a leader says of a record so that no transaction of its producer can succeed any more.
-_FATAL_CODES = (31, 49, 53, 90)
+_PRODUCER_FENCED = 90
+_FATAL_CODES = (31, 49, 53, _PRODUCER_FENCED)
 
 
 class Given(BaseException):
@@ -72,6 +75,14 @@ class Told:
     asked: list[tuple[tuple[str, str, int], int]] = field(default_factory=list)
     end: str = "aborted"
     was_interrupted: bool = False
+
+
+def _was_fenced(told: Told) -> bool:
+    """Whether a record of a transaction was told that its producer can only be closed."""
+    errors = (error_of(record) for record in told.records
+              if record.row is None and record.future is not None and record.future.done()
+              and not is_acknowledged(record))
+    return any(isinstance(error, FatalProducerError) and error.code == _PRODUCER_FENCED for error in errors)
 
 
 class TransactionalCaller:
@@ -103,6 +114,9 @@ class TransactionalCaller:
         self._offset = 0
         self._is_initialized = False
         self.producer: Any = make()
+        name = workload._parameters.opening
+        self._opening = None if name not in OPENINGS_OF_TRANSACTIONS else OpeningOfTransactions(
+            name, self, workload._faults, self._sleep_ms, self._send_to)
 
     @property
     def _max_block_ms(self) -> int:
@@ -112,21 +126,27 @@ class TransactionalCaller:
 
     def run(self) -> None:
         """Do some transactions."""
+        if self._opening is not None and not self._opening.play():
+            return
         for _ in range(self._chance.choice(_TRANSACTIONS)):
             if self._workload.is_closing or not self.one(self._chance):
                 return
             self._sleep()
 
-    def one(self, chance: random.Random) -> bool:
+    def one_of(self, fill: Fill) -> bool:
+        """Do one transaction of what somebody else sends, and commit it; return whether another one may follow."""
+        return self.one(random.Random(7), fill)
+
+    def one(self, chance: random.Random, fill: Fill | None = None) -> bool:
         """Do one transaction; return whether another one may follow."""
         told = Told(len(self.transactions) + 1)
         try:
-            if not self._is_initialized or chance.random() < 0.05:
+            if not self._is_initialized or chance.random() < 0.15:
                 self._call("init_transactions", lambda: self.producer.init_transactions(), told)
                 self._is_initialized = True
             self._call("begin_transaction", lambda: self.producer.begin_transaction(), told)
             self.transactions.append(told)
-            self._fill_and_end(told, chance)
+            self._fill_and_end(told, chance, fill)
         except Given:
             return self._live_again()
         finally:
@@ -141,14 +161,18 @@ class TransactionalCaller:
             before = len(self.transactions)
             self.one(calm)
             if len(self.transactions) > before and self.transactions[-1].end == "committed":
+                if self._opening is not None:
+                    self._opening.play_last()
                 return True
         return False
 
-    def _fill_and_end(self, told: Told, chance: random.Random) -> None:
+    def _fill_and_end(self, told: Told, chance: random.Random, fill: Fill | None) -> None:
         operations = (self._burst, self._burst, self._send_batch, self._flush, self._offsets, self._wait, self._sleep,
                       self._send_too_large)
         try:
-            for number in range(chance.choice((0, 1, 2, 4))):
+            if fill is not None:
+                fill(told)
+            for number in range(chance.choice((0, 1, 2, 4)) if fill is None else 0):
                 if not number:
                     self._burst(told)
                 operations[int(chance.random() * len(operations))](told)
@@ -172,6 +196,7 @@ class TransactionalCaller:
         for told in self.transactions:
             for record in told.records:
                 record.may_be_seen = True
+        self._look_whether_it_stays_fatal()
         self._close(self.producer)
         self._lives += 1
         if self._lives > _MOST_LIVES:
@@ -179,6 +204,22 @@ class TransactionalCaller:
         self.producer = self._make()
         self._is_initialized = False
         return True
+
+    def _look_whether_it_stays_fatal(self) -> None:
+        """What fails behind the end of a producer does not bring it back."""
+        self._sleep()
+        if self._workload.is_closing:
+            return
+        try:
+            self.producer.abort_transaction()
+        except FatalProducerError:
+            self._workload.judged["stays fatal"] += 1
+        except KafkaError as error:
+            self.complaints.append(f"abort_transaction() of a producer that can only be closed raised {error!r}")
+        except FromOutside:
+            pass  # it was on its way
+        else:
+            self.complaints.append("abort_transaction() of a producer that can only be closed returned")
 
     # -- its calls
 
@@ -195,8 +236,12 @@ class TransactionalCaller:
             may_come = [True]
             if workload._faults.fires("interrupt"):
                 self._plan_interrupt(may_come)
+            was_fenced = _was_fenced(told)
             try:
-                return call()
+                value = call()
+                if was_fenced:
+                    self.complaints.append(f"{name}() returned, and a record had been told that its producer is fenced")
+                return value
             except KafkaTimeoutError as error:
                 took_ms = scheduler.now_ms - began_ms
                 if (error.phase, error.outcome) != ("transaction", UNKNOWN) or f"{name}()" not in str(error) or (
@@ -213,6 +258,9 @@ class TransactionalCaller:
             except AbortableTransactionError:
                 if name == "abort_transaction":
                     self.complaints.append("abort_transaction() says that it should be called")
+                if was_fenced:
+                    self.complaints.append(f"{name}() asks to abort, and a record had been told that its producer is "
+                                           "fenced")
                 raise
             except FatalProducerError as error:
                 self._look_at_fatal(error)
@@ -334,6 +382,15 @@ class TransactionalCaller:
         self._call("send_offsets_to_transaction", lambda: self.producer.send_offsets_to_transaction(
             offsets, ConsumerGroupMetadata(group)), told)
         told.offsets.update(places)
+
+    def _send_to(self, told: Told, topic: str, partition: int) -> None:
+        record = self._next(told, 20)
+        record.topic, record.partition = topic, partition
+        self._workload.send(record, None, None, with_callback=True)
+        self._raise_if_refused(record.refused)
+
+    def _sleep_ms(self, ms: int) -> None:
+        self._workload._clock.sleep(ms)
 
     def _sleep(self, _told: Told | None = None) -> None:
         self._workload._clock.sleep(int(self._chance.random() * self._workload._parameters.pause_ms))

@@ -57,6 +57,7 @@ from tests.simulation.names import name_of
 from tests.simulation.network import Network
 from tests.simulation.opening import Opening
 from tests.simulation.plan import Parameters, Plan, draw
+from tests.simulation.powers import OPENINGS
 from tests.simulation.schedule import Scheduler, SimClock, SimLock, SimRLock, SimThread, SimulationFailed
 from tests.simulation.totals import Totals
 from tests.simulation.transactional import LONGEST_REQUEST_BYTES, TRANSACTIONAL_ID, TransactionalCaller
@@ -347,7 +348,7 @@ class World:
         self.network.look_at_memory = workload.look_at_held
         workload.is_endless = (parameters.close_kind in ("while_sending", "death")
                                and self.plan.record_limit is None)
-        if parameters.opening is not None:
+        if parameters.opening in OPENINGS:
             Opening(parameters, workload, self.faults, self.clock, producer).play()
         self._heal_later(10)
         threads = workload.start()
