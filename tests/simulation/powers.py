@@ -102,7 +102,8 @@ def judges() -> dict[str, tuple[str, ...]]:
     """Return all powers, openings and faults, each with the checks that judge it."""
     from tests.simulation.plan import FAULTS, LATER_FAULTS, LOGIN_FAULTS, POWER_FAULTS, TRANSACTION_FAULTS
 
-    names = (*CLUSTERS, *APPLICATIONS, *POWER_FAULTS, *(f"opening {name}" for name in (*OPENINGS, *OPENINGS_OF_TRANSACTIONS)), *FAULTS,
+    names = (*CLUSTERS, *APPLICATIONS, *POWER_FAULTS, *(f"opening {name}" for name in OPENINGS),
+             *(f"opening {name}" for name in OPENINGS_OF_TRANSACTIONS), *FAULTS,
              *LATER_FAULTS, *LOGIN_FAULTS, *TRANSACTION_FAULTS)
     return {name: _JUDGED_BY.get(name, _ONCE) for name in names if name != "strike"}  # which is the swarm's
 
@@ -176,7 +177,8 @@ def _with_transactions(chance: random.Random, parameters: Parameters) -> Paramet
     parameters.fault_rates.update((kind, weight * chance.random()) for kind in TRANSACTION_FAULTS)
     is_v2 = chance.random() < 0.5
     openings = [name for name in OPENINGS_OF_TRANSACTIONS if not is_v2 or name not in _BEFORE_V2]
-    return replace(parameters, opening=chance.choice((None, *openings)), transactions="v2" if is_v2 else "v1", produce_version=13 if is_v2 else chance.choice(
+    parameters = replace(parameters, opening=chance.choice((None, *openings)))
+    return replace(parameters, transactions="v2" if is_v2 else "v1", produce_version=13 if is_v2 else chance.choice(
         (9, 11, 12, 13)), metadata_version=13 if is_v2 else chance.choice((9, 12, 13)),
         transaction_timeout_ms=chance.choice((10_000, 60_000, 60_000)))
 
