@@ -71,12 +71,13 @@ def missing_of(lines: list[dict[str, Any]], moves: set[str]) -> set[str]:
     judged = {check for line in lines for check, count in line["checks"].items() if count}
     drawn = {power for line in lines for power in line["powers"]}
     fates = {fate for line in lines for fate in line["fates"]}
-    kinds = {*FAULTS, *LATER_FAULTS, *LOGIN_FAULTS, *POWER_FAULTS, *TRANSACTION_FAULTS,
-             *(f"opening {name}" for name in (*OPENINGS, *OPENINGS_OF_TRANSACTIONS))}
-    assert judges().keys() == {*kinds, *CLUSTERS, *APPLICATIONS} - {"strike"}
+    kinds = {*FAULTS, *LATER_FAULTS, *LOGIN_FAULTS, *POWER_FAULTS,
+             *(f"opening {name}" for name in OPENINGS)}
+    of_transactions = {*TRANSACTION_FAULTS, *(f"opening {name}" for name in OPENINGS_OF_TRANSACTIONS)}
+    assert judges().keys() == {*kinds, *of_transactions, *CLUSTERS, *APPLICATIONS} - {"strike"}
     assert {check for checks in judges().values() for check in checks} <= MUST_BE_JUDGED | {"excused: lies"}
-    # One seed in ten has transactions: that each of their faults is drawn is seen in 2,000 seeds (--powers).
-    return (MUST_BE_REACHED - moves | MUST_BE_JUDGED - judged | kinds - {"strike", *TRANSACTION_FAULTS} - fired
+    # One seed in twelve has transactions: that each of their faults is drawn is seen in 2,000 seeds (--powers).
+    return (MUST_BE_REACHED - moves | MUST_BE_JUDGED - judged | kinds - {"strike"} - fired
             | {*CLUSTERS, *APPLICATIONS} - drawn | {"acknowledged", "not_sent", "rejected", "unknown"} - fates)
 
 
@@ -119,10 +120,10 @@ def test_plan_when_two_seeds_are_drawn_then_they_differ_and_each_is_the_same_aga
 
 
 def test_plan_when_some_dozen_seeds_are_drawn_then_all_powers_and_openings_are_and_some_seeds_have_none() -> None:
-    drawn = [draw(Plan(seed)) for seed in range(110)]
+    drawn = [draw(Plan(seed)) for seed in range(500)]
     assert {power for parameters in drawn for power in parameters.powers} == {*CLUSTERS, *APPLICATIONS, *POWER_FAULTS}
     assert {parameters.opening for parameters in drawn} == {None, *OPENINGS, *OPENINGS_OF_TRANSACTIONS}
-    assert sum(not parameters.powers and parameters.opening is None for parameters in drawn) > 20
+    assert sum(not parameters.powers and parameters.opening is None for parameters in drawn) > 100
 
 
 def test_tables_when_they_are_named_then_every_move_is() -> None:
