@@ -277,6 +277,13 @@ class Checker:
 
     # -- what was told
 
+    def _was_forgotten(self, record: Sent, places: list[Place]) -> bool:
+        """Whether a broker forgot without a reason who had stored a record: then its answers say that it has not."""
+        forgotten = any(record.value in forgetting.doubtful for forgetting in self._ledger.forgettings
+                        if forgetting.log in {place.log for place in places})
+        self._checks["excused: told"] += forgotten
+        return forgotten
+
     def _check_fate(self, record: Sent, places: list[Place]) -> str:
         wrong, checks = self.wrong, self._checks
         if record.refused is not None:
@@ -301,7 +308,7 @@ class Checker:
             wrong.append(f"{record} failed with {error!r}, and before that an answer was read that it is stored")
         if isinstance(error.__cause__, MemoryError) and not isinstance(error, ProducerDeadError):
             wrong.append(f"{record} failed with {error!r}: a codec that fails costs no record, its batch goes as it is")
-        if outcome != UNKNOWN and places:
+        if outcome != UNKNOWN and places and not self._was_forgotten(record, places):
             wrong.append(f"{record} failed with {error!r}, outcome {outcome}, and is in the log: {places}")
         if outcome != NOT_SENT and record.value not in self._ledger.reached and not self._is_given_up(record, error):
             wrong.append(f"{record} failed with {error!r}, outcome {outcome}, and nothing of any request with it was "
