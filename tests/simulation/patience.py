@@ -21,6 +21,7 @@ from tests.simulation.workload import Sent, Workload
 
 # Of a world that is well again: requests that nobody answers time out, and names and nodes are tried again.
 _LONGEST_CURE_MS = 30_000
+_TOO_LARGE = 10
 _MEMORY_MS = ID_EXPIRATION_MS - SILENCE_LIMIT_MS
 
 
@@ -56,10 +57,14 @@ class Patience:
 
     def _check_liveness(self) -> None:
         """Nothing expires for ever; but where delivery.timeout.ms is short and the way is narrow, a queue may be slow.
+
+        It moves while brokers store something, or refuse what is too large and has to be split, or to fail.
         """
         healed_ms = self._faults.healed_ms
         if healed_ms is None:
             return
+        moves = [(handed.read_ms, taken.topic, taken.partition) for handed in self._ledger.handed if handed.read_number
+                 for taken in handed.taken if taken.code in (0, _TOO_LARGE)]
         for record in self._records:
             if record.told_ms <= healed_ms:
                 continue
@@ -67,8 +72,8 @@ class Patience:
             error = record.told_error
             if (isinstance(error, KafkaTimeoutError) and error.phase == "delivery"
                     and record.told_ms > healed_ms + _LONGEST_CURE_MS
-                    and not any(other.told_metadata is not None and record.sent_ms < other.told_ms <= record.told_ms
-                                and _is_beside(other.told_metadata, record) for other in self._records)):
+                    and not any(record.sent_ms < moved_ms <= record.told_ms and _is_beside(topic, partition, record)
+                                for moved_ms, topic, partition in moves)):
                 self._wrong.append(f"{record} expired {record.told_ms - healed_ms} ms after all was well again: "
                                    f"{error!r}")
 
@@ -131,8 +136,8 @@ def _is_given_up(error: Any) -> bool:
     return error.retriable and not (isinstance(error, ApiError) and (error.code in (45, 59) or error.api == "METADATA"))
 
 
-def _is_beside(metadata: Any, record: Sent) -> bool:
-    """Whether what was stored may have been in the same queue as a record."""
+def _is_beside(topic: str, partition: int, record: Sent) -> bool:
+    """Whether what was answered may have been in the same queue as a record."""
     if record.row is not None or record.future is None:
-        return bool(metadata.topic == record.topic)
-    return bool(record.future._result.topic_partition == (metadata.topic, metadata.partition))
+        return topic == record.topic
+    return bool(record.future._result.topic_partition == (topic, partition))
