@@ -239,8 +239,9 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         serializers, interceptors and other partitioners than DefaultPartitioner go through the rows one by one.
 
         Blocks up to max.block.ms in all while buffer.memory is exhausted. Rows that were accepted by then stay
-        accepted; the others have a BufferExhaustedError in the result's `errors`. So it is with a transaction that fails
-        in the middle of the call. As with send(), rows for a topic that is not known yet wait for it after the call.
+        accepted; the others have a BufferExhaustedError in the result's `errors`. So it is with a transaction that
+        fails in the middle of the call. As with send(), rows for a topic that is not known yet wait for it after the
+        call.
 
         Args:
             topic: The topic's name.

@@ -30,8 +30,7 @@ from pyproducer.producer.columns import ensure_length, int_column, to_items
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.partitioners import OUR_PARTITIONERS
 
-
-# What concerns all rows that were not handed over yet: no memory, and a producer or a transaction that takes no records.
+# What concerns all rows that were not handed over yet: no memory, and a producer or a transaction that takes none.
 REFUSES_THE_REST = (BufferExhaustedError, IllegalStateError, AbortableTransactionError, FatalProducerError)
 
 
