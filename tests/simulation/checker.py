@@ -217,8 +217,8 @@ class Checker:
                 caller, order = _caller_of(record)
                 if caller == b"-1":
                     continue  # of callbacks, and nobody knows which of them was first
-                # -1: in its place; else among those that the broker passed over when it had forgotten.
-                group = next((number for number, passed in enumerate(late) if record in passed), -1)
+                # -1: in its place; else among those that the broker passed over when it had forgotten, the last time.
+                group = max((number for number, passed in enumerate(late) if record in passed), default=-1)
                 if group >= 0 and order > last_of.get((caller, -1), 0):
                     group = -1  # nothing came before it after all
                 last = last_of.get((caller, group), 0)

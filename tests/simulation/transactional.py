@@ -192,18 +192,16 @@ class TransactionalCaller:
             record.may_be_seen = True
 
     def _live_again(self) -> bool:
-        """Close a producer that cannot go on, and have another one, if there were not too many."""
+        """Close a producer that cannot go on, and have another one; whether there were not too many."""
         for told in self.transactions:
             for record in told.records:
                 record.may_be_seen = True
         self._look_whether_it_stays_fatal()
         self._close(self.producer)
         self._lives += 1
-        if self._lives > _MOST_LIVES:
-            return False
         self.producer = self._make()
         self._is_initialized = False
-        return True
+        return self._lives <= _MOST_LIVES
 
     def _look_whether_it_stays_fatal(self) -> None:
         """What fails behind the end of a producer does not bring it back."""
