@@ -4,6 +4,7 @@
     python -m tests.simulation --from 5000 --seeds 1000
     python -m tests.simulation --swarm --seeds 100        # threads are switched at any line, and struck by exceptions
     python -m tests.simulation --minutes 60               # as many as there is time for
+    python -m tests.simulation --with transactions --seeds 1000   # those of the 1000 that have them
     python -m tests.simulation --replay 4711              # one seed, with its story; --swarm if it was one of those
     python -m tests.simulation --powers --seeds 2000      # and of each power, how often it was drawn, and judged
     python -m tests.simulation --museum                   # each bug of the museum, until seeds find it
@@ -23,7 +24,7 @@ import time
 from collections import Counter, defaultdict
 from typing import Any
 
-from tests.simulation.plan import POWER_FAULTS, Plan
+from tests.simulation.plan import POWER_FAULTS, Plan, draw
 
 _MOST_FAILURES = 5
 
@@ -37,6 +38,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     parser.add_argument("--replay", type=int, metavar="SEED", help="one seed, with its story")
     parser.add_argument("--no-shrink", action="store_true", help="do not look for a smaller failing plan")
+    parser.add_argument("--with", metavar="POWER", dest="power", help="of those seeds the ones that have this power")
     parser.add_argument("--powers", action="store_true", help="say of each power how often it was drawn and judged, "
                         "and fail where one was not")
     parser.add_argument("--museum", nargs="*", metavar="NAME", help="the bugs of the museum, or some of them")
@@ -94,6 +96,9 @@ def _work(arguments: argparse.Namespace) -> int:
     until = None if arguments.minutes is None else time.monotonic() + arguments.minutes * 60
     last = arguments.first + arguments.seeds
     while (seed < last) if until is None else (time.monotonic() < until):
+        if arguments.power is not None and arguments.power not in draw(Plan(seed, swarm=arguments.swarm)).powers:
+            seed += arguments.jobs
+            continue
         report = run(Plan(seed, swarm=arguments.swarm))
         line: dict[str, Any] = {
             "seed": seed, "empty": report.is_empty, "fates": report.fates, "fired": report.fired,
@@ -119,6 +124,8 @@ def _run(arguments: argparse.Namespace) -> int:
     command = [sys.executable, "-m", "tests.simulation", "--from", str(arguments.first), "--seeds",
                str(arguments.seeds), "--jobs", str(jobs)]
     command += ["--swarm"] * arguments.swarm + ["--no-shrink"] * arguments.no_shrink
+    if arguments.power is not None:
+        command += ["--with", arguments.power]
     if arguments.minutes is not None:
         command += ["--minutes", str(arguments.minutes)]
     workers = [subprocess.Popen([*command, "--worker", str(number)], stdout=subprocess.PIPE, text=True)
