@@ -25,7 +25,8 @@ may be a gigabyte. Rows of common size stay in one call, and a piece has room fo
 
 
 def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_topic: str | None,
-                        window: Window | None = None, *, is_task: bool = True) -> TaskNumbers:
+                        window: Window | None = None, *, timestamp_name: str | None = None,
+                        is_task: bool = True) -> TaskNumbers:
     """Send the record batches of one task, stop at the first failure, flush, and tell of every row not stored.
 
     Args:
@@ -33,6 +34,7 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
         producer: Where they go; it is flushed here and not closed.
         fixed_topic: The topic of every row, or None for the column.
         window: How many rows may wait for answers; None for one of this task alone.
+        timestamp_name: The column of timestamps, or None.
         is_task: Whether Spark runs this, again where it fails; errors say so.
 
     Returns:
@@ -55,8 +57,8 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
             if not batch.num_rows:
                 continue
             if contract is None:
-                names = ColumnContract.of(batch.schema.names, fixed_topic).taken()
-                contract = ColumnContract.of(names, fixed_topic)
+                names = ColumnContract.of(batch.schema.names, fixed_topic, timestamp_name).taken()
+                contract = ColumnContract.of(names, fixed_topic, timestamp_name)
             _send(batch, names, contract, producer, pending, delivery, unanswered)
             meter.tick(delivery.sent_count, unanswered.held_ms)
             # buffer.memory bounds what is on its way, and so what is left here.
@@ -91,6 +93,7 @@ def _send(batch: Any, names: list[str], contract: ColumnContract, producer: RowP
                 pending.append(producer.send_batch(
                     topic, rows.column(contract.value),
                     keys=None if contract.key is None else rows.column(contract.key),
+                    timestamps=None if contract.timestamp is None else rows.column(contract.timestamp),
                     partitions=None if contract.partition is None else rows.column(contract.partition),
                     headers=None if contract.headers is None else rows.column(contract.headers)))
                 unanswered.add(pending[-1], rows.nbytes)

@@ -6,6 +6,8 @@
     topic      string, unless the sink's topic is set     refused, naming the option
     partition  int                                        the partitioner chooses
     headers    array<struct<key:string,value:binary>>     none; a header's value may be null, its key not
+    timestamp  timestamp | bigint, epoch ms; of the name  the time of the call
+               that pyproducer.timestamp.column gives
 
 Names are case-sensitive; other columns are ignored.
 
@@ -46,7 +48,8 @@ class ColumnContract:
     """The position of each column in a row; None for a column that is not there.
 
     `fixed_topic` is the sink's own topic, which wins over the column. Where it is None there is a column `topic`;
-    where it is not, `topic` is not looked at.
+    where it is not, `topic` is not looked at. `timestamp_name` is the column of timestamps, which has no name of its
+    own: one called `timestamp` is what reading a topic gives, and Spark's sink ignores it.
     """
 
     value: int
@@ -55,19 +58,23 @@ class ColumnContract:
     partition: int | None = None
     headers: int | None = None
     fixed_topic: str | None = None
+    timestamp: int | None = None
+    timestamp_name: str | None = None
 
     @classmethod
-    def of(cls, names: Sequence[str], fixed_topic: str | None) -> ColumnContract:
+    def of(cls, names: Sequence[str], fixed_topic: str | None, timestamp_name: str | None = None) -> ColumnContract:
         """Find the columns of the contract among the names of a row.
 
         Args:
             names: The row's `__fields__`, in order.
             fixed_topic: The topic option of the sink, or None.
+            timestamp_name: Its column of timestamps, or None.
 
         Raises:
-            ColumnError: No `value`, no topic at all, or a column that is there twice. Not sent.
+            ColumnError: No `value`, no topic at all, no such column of timestamps, or a column that is there twice. Not
+                sent.
         """
-        for name in COLUMNS:
+        for name in COLUMNS if timestamp_name is None else (*COLUMNS, timestamp_name):
             if names.count(name) > 1:
                 raise ColumnError(f"Reference '{name}' is ambiguous: the DataFrame has {names.count(name)} columns "
                                   "of that name")
@@ -76,19 +83,24 @@ class ColumnContract:
         if fixed_topic is None and "topic" not in names:
             raise ColumnError("topic option required when no 'topic' attribute is present. "
                               "Use the topic option for setting a topic." + _looks_like("topic", names))
+        if timestamp_name is not None and timestamp_name not in names:
+            raise ColumnError(f"pyproducer.timestamp.column is {timestamp_name!r}, and there is no such column"
+                              f"{_looks_like(timestamp_name, names)}")
         for name in ("key", "partition", "headers"):
             if name not in names and _looks_like(name, names):
                 logger.warning("the DataFrame has no column %r%s; it is ignored", name, _looks_like(name, names))
         index = {name: names.index(name) for name in COLUMNS if name in names}
         return cls(value=index["value"], key=index.get("key"),
                    topic=index.get("topic", -1),
-                   partition=index.get("partition"), headers=index.get("headers"), fixed_topic=fixed_topic)
+                   partition=index.get("partition"), headers=index.get("headers"), fixed_topic=fixed_topic,
+                   timestamp=None if timestamp_name is None else names.index(timestamp_name),
+                   timestamp_name=timestamp_name)
 
     def taken(self) -> list[str]:
         """Return the names of the columns that are sent or looked at, in no particular order."""
         there = {"value": self.value, "key": self.key, "partition": self.partition, "headers": self.headers,
-                 "topic": self.topic if self.fixed_topic is None else None}
-        return [name for name, index in there.items() if index is not None]
+                 "topic": self.topic if self.fixed_topic is None else None, self.timestamp_name: self.timestamp}
+        return [name for name, index in there.items() if name is not None and index is not None]
 
 
 def column_bytes(name: str, value: Any) -> bytes | None:
@@ -134,6 +146,30 @@ def column_partition(value: Any) -> int | None:
     if not 0 <= value <= MAX_PARTITION:
         raise ColumnError(f"partition {value} is out of range: it must be from 0 to {MAX_PARTITION}, or null")
     return value
+
+
+def column_timestamp(name: str, value: Any) -> int | None:
+    """Return the timestamp of a row in epoch ms; None lets the producer look at its clock.
+
+    Args:
+        name: The column's.
+        value: A datetime, as PySpark makes it of a timestamp: in the time zone of the process where it has none; or an
+            int, in epoch ms.
+
+    Raises:
+        ColumnError: It is neither, or before 1970. Not sent.
+    """
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        milliseconds = int(value.replace(microsecond=0).timestamp()) * 1000 + value.microsecond // 1000
+    elif isinstance(value, int) and not isinstance(value, bool):
+        milliseconds = value
+    else:
+        raise _unsupported(name, value, "timestamp or bigint")
+    if milliseconds < 0:
+        raise ColumnError(f"{name} is {value}: a record's timestamp is not before 1970; or null for now")
+    return milliseconds
 
 
 def column_headers(value: Any) -> tuple[Header, ...]:
@@ -185,6 +221,6 @@ def _unsupported(name: str, value: Any, wanted: str) -> ColumnError:
 def _looks_like(name: str, names: Sequence[str]) -> str:
     """Name a column that differs only in case: Spark's sink ignores it without a word, and the key is lost."""
     for other in names:
-        if other != name and other.lower() == name:
+        if other != name and other.lower() == name.lower():
             return f" (there is {other!r}: names are case-sensitive)"
     return ""

@@ -59,8 +59,8 @@ class TaskCommit(WriterCommitMessage):
 class PyProducerDataSource(DataSource):
     """Writes DataFrames to Kafka: `df.write.format("pyproducer").mode("append").options(...).save()`.
 
-    Options: those of Spark's own Kafka sink, `topic` and `kafka.NAME`, where `kafka.` may be left out, and
-    `pyproducer.pool.size`. Columns as in Spark's own. Delivery is at least once.
+    Options: those of Spark's own Kafka sink, `topic` and `kafka.NAME`, where `kafka.` may be left out,
+    `pyproducer.pool.size` and `pyproducer.timestamp.column`. Columns as in Spark's own. Delivery is at least once.
     """
 
     @classmethod
@@ -106,7 +106,7 @@ class PyProducerDataSource(DataSource):
                               "Python: instead of INSERT INTO use df.write.format('pyproducer').mode('append')"
                               ".options(**options).save()")
         settings = SinkSettings.of_options(self.options)
-        check_schema(schema, settings.topic)
+        check_schema(schema, settings.topic, settings.timestamp_name)
         return KafkaSink.with_settings(settings)
 
 

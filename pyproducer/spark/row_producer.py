@@ -33,11 +33,12 @@ class RowProducer(Protocol):
     """A producer of rows and of columns."""
 
     def send(self, topic: str, value: Any = None, *, key: Any = None, partition: int | None = None,
-             headers: Iterable[HeaderLike] | None = None, on_completion: OnCompletion | None = None) -> Answer:
+             headers: Iterable[HeaderLike] | None = None, timestamp: int | None = None,
+             on_completion: OnCompletion | None = None) -> Answer:
         """Hand over one record; the callback gets (metadata, exception)."""
 
     def send_batch(self, topic: str, values: Any, *, keys: Any = None, headers: Any = None,
-                   partitions: Any = None) -> RowsFuture:
+                   timestamps: Any = None, partitions: Any = None) -> RowsFuture:
         """Hand over columns."""
 
     def flush(self) -> None:

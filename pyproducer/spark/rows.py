@@ -11,7 +11,14 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from pyproducer.spark.columns import ColumnContract, column_bytes, column_headers, column_partition, column_topic
+from pyproducer.spark.columns import (
+    ColumnContract,
+    column_bytes,
+    column_headers,
+    column_partition,
+    column_timestamp,
+    column_topic,
+)
 from pyproducer.spark.delivery import TaskDelivery
 from pyproducer.spark.errors import ColumnError
 from pyproducer.spark.row_producer import RowProducer
@@ -78,6 +85,7 @@ def row_sender(producer: RowProducer, contract: ColumnContract, delivery: TaskDe
     send, on_completion = producer.send, delivery.on_completion
     topic, value, key = contract.topic, contract.value, contract.key
     partition, headers = contract.partition, contract.headers
+    timestamp, timestamp_name = contract.timestamp, contract.timestamp_name or ""
     # One callback for all rows of a place: the producer looks at each that it does not know.
     telling = functools.lru_cache(_PLACES_KNOWN)(functools.partial(functools.partial, on_completion))
 
@@ -96,6 +104,7 @@ def row_sender(producer: RowProducer, contract: ColumnContract, delivery: TaskDe
                           key=None if key is None else column_bytes("key", row[key]),
                           partition=place,
                           headers=None if headers is None else column_headers(row[headers]),
+                          timestamp=None if timestamp is None else column_timestamp(timestamp_name, row[timestamp]),
                           on_completion=telling(name, place))
             byte_count += _ROW_BYTES if sent is None else len(sent) + _ROW_BYTES
             if byte_count >= _STEP_BYTES:  # one row stands for those before it: answers of a partition come in order

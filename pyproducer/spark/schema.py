@@ -13,6 +13,7 @@ from typing import Any
 from pyproducer.spark.columns import HEADERS_TYPE, ColumnContract
 from pyproducer.spark.errors import ColumnError
 
+_TIMESTAMPS = ("timestamp", "bigint")
 _ALLOWED = {
     "topic": ("string",),
     "key": ("string", "binary"),
@@ -22,12 +23,13 @@ _ALLOWED = {
 }
 
 
-def check_schema(schema: Any, fixed_topic: str | None) -> list[str]:
+def check_schema(schema: Any, fixed_topic: str | None, timestamp_name: str | None = None) -> list[str]:
     """Check the columns of a DataFrame.
 
     Args:
         schema: A pyspark StructType.
         fixed_topic: The sink's own topic, or None.
+        timestamp_name: Its column of timestamps, or None.
 
     Returns:
         The columns that the sink takes, in their order. The others are ignored.
@@ -39,19 +41,22 @@ def check_schema(schema: Any, fixed_topic: str | None) -> list[str]:
     if not isinstance(getattr(schema, "fields", None), list):
         raise TypeError(f"pass df.schema, a StructType, got {type(schema).__name__}")
     types = {field.name: field.dataType.simpleString() for field in schema.fields}
-    ColumnContract.of([field.name for field in schema.fields], fixed_topic)
-    taken = [name for name in _ALLOWED if name in types and not (name == "topic" and fixed_topic is not None)]
+    ColumnContract.of([field.name for field in schema.fields], fixed_topic, timestamp_name)
+    allowed = _ALLOWED if timestamp_name is None else {**_ALLOWED, timestamp_name: _TIMESTAMPS}
+    taken = [name for name in allowed if name in types and not (name == "topic" and fixed_topic is not None)]
     for name in taken:
-        if types[name] not in _ALLOWED[name] and not (name == "headers" and types[name].lower() == HEADERS_TYPE):
+        if types[name] not in allowed[name] and not (name == "headers" and types[name].lower() == HEADERS_TYPE):
             raise ColumnError(f"{name} attribute unsupported type {types[name]}. {name} must be a(n) "
-                              f"{' or '.join(_ALLOWED[name])}{_instead(name, types[name])}")
+                              f"{' or '.join(allowed[name])}{_instead(name, types[name], allowed[name])}")
     return [field.name for field in schema.fields if field.name in taken]
 
 
-def _instead(name: str, found: str) -> str:
+def _instead(name: str, found: str, wanted: tuple[str, ...]) -> str:
     """Say what to write instead, where Spark's sentence leaves one alone."""
     if name == "headers":
         return f": cast(headers as {HEADERS_TYPE}), where its fields are a key and a value"
+    if wanted is _TIMESTAMPS:
+        return f": cast({name} as timestamp)"
     if name == "partition":
         return ": cast(partition as int)"
     if found.startswith(("struct", "map", "array")):

@@ -2,6 +2,7 @@
 
     topic                   the topic of every row; wins over the column
     pyproducer.pool.size    how many producers a worker process keeps, 8
+    pyproducer.timestamp.column   which column has the records' timestamps; none
     kafka.NAME, NAME        a setting of KafkaProducer; both spellings are one setting
 
 Road:    KafkaSink(...), options of a data source -> [settings] -> sink -> pool
@@ -25,9 +26,11 @@ from typing import Any
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.secrets import SecretText, SecretValue
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
+from pyproducer.spark.columns import COLUMNS
 
 PREFIX = "kafka."
 POOL_SIZE = "pyproducer.pool.size"
+TIMESTAMP_COLUMN = "pyproducer.timestamp.column"
 DEFAULT_POOL_SIZE = 8
 """More than one, as a worker serves several queries; few, as each has a thread and a connection for each broker."""
 
@@ -60,6 +63,7 @@ class SinkSettings:
         props: What each worker's producer is made with; nothing of the sink's own. Secrets are guarded.
         topic: The topic of every row, or None for the column.
         pool_size: How many producers a worker process keeps.
+        timestamp_name: The column of timestamps, or None.
         pool_key: Equal for equal settings, however they are written; shows none of them.
     """
 
@@ -67,6 +71,7 @@ class SinkSettings:
     topic: str | None
     pool_size: int
     pool_key: str
+    timestamp_name: str | None = None
 
     def __getstate__(self) -> dict[str, object]:
         """What travels to the workers, secrets among it."""
@@ -88,6 +93,7 @@ class SinkSettings:
         props = guarded(props)
         producer_props = _without_prefix(props)
         pool_size = _pool_size(producer_props.pop(POOL_SIZE, DEFAULT_POOL_SIZE))
+        timestamp_name = _timestamp_name(producer_props.pop(TIMESTAMP_COLUMN, None))
         for key, value in producer_props.items():
             if key in _REFUSED:
                 raise ConfigError(key, value, _REFUSED[key])
@@ -100,7 +106,7 @@ class SinkSettings:
         pool_key = _pool_key(producer_props)
         if str(producer_props.get("acks")) == "0":
             _say_nobody_acknowledges()
-        return cls(producer_props, topic, pool_size, pool_key)
+        return cls(producer_props, topic, pool_size, pool_key, timestamp_name)
 
     @classmethod
     def of_options(cls, options: Mapping[str, str]) -> SinkSettings:
@@ -161,6 +167,12 @@ def _pool_size(value: object) -> int:
     if size < 1:
         raise ConfigError(POOL_SIZE, value, "it must be a whole number from 1 on")
     return size
+
+
+def _timestamp_name(value: object) -> str | None:
+    if value is not None and (not isinstance(value, str) or not value or value in COLUMNS):
+        raise ConfigError(TIMESTAMP_COLUMN, value, f"it must be a column's name, and none of {', '.join(COLUMNS)}")
+    return value
 
 
 def _pool_key(props: Mapping[str, object]) -> str:

@@ -48,13 +48,14 @@ class KafkaSink:
         stream.writeStream.foreachBatch(sink.foreach_batch)   # each micro-batch by the fast road
         stream.writeStream.foreach(sink.foreach_writer(stream.schema))    # update mode and real-time mode
 
-    Columns: `value` (required), `key`, `topic`, `partition`, `headers`, as in Spark's own Kafka sink. Each worker
+    Columns: `value` (required), `key`, `topic`, `partition`, `headers`, as in Spark's own Kafka sink; and one of
+    timestamps, whichever `pyproducer.timestamp.column` names. Each worker
     process keeps one producer for all its tasks of equal settings. A task ends after every one of its rows was
     acknowledged, or fails with the count of those that were not; Spark then runs it again: delivery is at least once.
 
     Args:
         props: Settings of KafkaProducer, `bootstrap.servers` among them, with or without `kafka.` before their names;
-            and `pyproducer.pool.size`, how many producers a worker process keeps (8).
+            `pyproducer.pool.size`, how many producers a worker process keeps (8); and `pyproducer.timestamp.column`.
         topic: The topic of every row; wins over a column `topic`.
         schema: `df.schema`, to be checked now: rows that come one by one show no type where they are null.
 
@@ -79,7 +80,7 @@ class KafkaSink:
         props = guarded(props)
         self._begin(SinkSettings.of(props, topic))
         if schema is not None:
-            check_schema(schema, self.topic)
+            self._check_schema(schema)
             self._has_schema = True
 
     @classmethod
@@ -161,7 +162,8 @@ class KafkaSink:
             PySparkException: A task failed in its last attempt; the text has the RowsFailedError with what is in the
                 log. The rows of other tasks are, or may be, in the log.
         """
-        return self._write(df if key is None and value is None else _as_json(df, key, value), None)
+        is_contract = key is None and value is None
+        return self._write(df if is_contract else _as_json(df, key, value, self._settings.timestamp_name), None)
 
     def foreach_batch(self, df: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, for `writeStream.foreachBatch(sink.foreach_batch)`.
@@ -184,7 +186,7 @@ class KafkaSink:
             ColumnError: The schema does not fit. Not sent.
         """
         if schema is not None:
-            check_schema(schema, self.topic)
+            self._check_schema(schema)
         return ForeachWriter(self, is_typed=schema is not None or self._has_schema)
 
     def send_record_batches(self, batches: Iterable[Any]) -> TaskNumbers:
@@ -197,7 +199,7 @@ class KafkaSink:
         for first in iterator:
             with self.lease() as lent:
                 return self.tell(send_record_batches(itertools.chain((first,), iterator), lent.producer, self.topic,
-                                                     lent.window))
+                                                     lent.window, timestamp_name=self._settings.timestamp_name))
         return self.tell(this_task())
 
     def tell(self, numbers: TaskNumbers) -> TaskNumbers:
@@ -212,7 +214,10 @@ class KafkaSink:
         Raises:
             ColumnError: The columns do not fit the contract. Not sent.
         """
-        return ColumnContract.of(field_names(row), self.topic)
+        return ColumnContract.of(field_names(row), self.topic, self._settings.timestamp_name)
+
+    def _check_schema(self, schema: Any) -> list[str]:
+        return check_schema(schema, self.topic, self._settings.timestamp_name)
 
     def lease(self) -> AbstractContextManager[Lent]:
         """Lend this process's producer of these settings; made if there is none."""
@@ -224,7 +229,7 @@ class KafkaSink:
             raise TypeError("this DataFrame is a stream: use df.writeStream.foreachBatch(sink.foreach_batch), or "
                             "df.writeStream.format('pyproducer')")
         self.last_commit = None
-        names = check_schema(df.schema, self.topic)
+        names = self._check_schema(df.schema)
         refuse_wheel(df.sparkSession)
         # What is ignored need not travel to the workers.
         # By position: Spark finds a name without regard to case, and refuses `value` where there is a `VALUE`, too.
@@ -269,7 +274,8 @@ def _refusal(props: object) -> TypeError | None:
     return None
 
 
-def _as_json(df: DataFrame, key: str | None, value: str | Sequence[str] | None) -> DataFrame:
+def _as_json(df: DataFrame, key: str | None, value: str | Sequence[str] | None,
+             timestamp_name: str | None) -> DataFrame:
     """Return a DataFrame with the columns of the contract, and in them what columns of others hold."""
     from pyspark.sql import functions
 
@@ -279,7 +285,8 @@ def _as_json(df: DataFrame, key: str | None, value: str | Sequence[str] | None) 
     names = df.columns if value == "json" else list(value)
     if not names or len(set(names)) < len(names):
         raise ConfigError("value", value, "it names no column, or one twice")
-    for role, name in (*(("value", name) for name in names), *(() if key is None else (("key", key),))):
+    others = (("key", key), ("pyproducer.timestamp.column", timestamp_name))
+    for role, name in (*(("value", name) for name in names), *((role, name) for role, name in others if name)):
         if df.columns.count(name) != 1:
             raise ConfigError(role, name, f"the DataFrame has {df.columns.count(name)} columns of that name; there are "
                               + ", ".join(df.columns))
@@ -288,6 +295,8 @@ def _as_json(df: DataFrame, key: str | None, value: str | Sequence[str] | None) 
     if key is not None:
         is_plain = dict(df.dtypes)[key] in ("string", "binary")
         columns.append((df[_quoted(key)] if is_plain else df[_quoted(key)].cast("string")).alias("key"))
+    if timestamp_name is not None:
+        columns.append(df[_quoted(timestamp_name)])
     return df.select(*columns)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -333,3 +334,33 @@ def test_write_as_json_takes_a_frame_of_any_columns(spark: SparkSession, embedde
     for given, says in wrong:
         with pytest.raises(ConfigError, match=says):
             sink.write(frame, **given)
+
+
+@pytest.mark.parametrize("road", ["write", "json", "foreachPartition", "foreachBatch", "format"])
+def test_roads_take_timestamps_of_the_column_that_the_settings_name(spark: SparkSession, embedded: EmbeddedBroker,
+                                                                    topic_name: str, road: str) -> None:
+    """One called `timestamp`, which a frame that was read from a topic has, is ignored as by Spark's own sink."""
+    if road == "format":
+        pytest.importorskip("pyspark.sql.datasource")
+    frame = spark.sql("""select * from values ('a', timestamp_millis(1700000000123), timestamp_millis(5)),
+                                              ('b', cast(null as timestamp), timestamp_millis(5))
+                         as t(value, `at`, timestamp)""")
+    props = {"bootstrap.servers": embedded.bootstrap_servers, "pyproducer.timestamp.column": "at"}
+    sink = KafkaSink(props, topic=topic_name)
+    before_ms = int(time.time() * 1000)
+    if road == "write":
+        sink.write(frame)
+    elif road == "json":
+        sink.write(frame, value=["value"])
+    elif road == "foreachPartition":
+        frame.foreachPartition(sink)
+    elif road == "foreachBatch":
+        sink.foreach_batch(frame, 1)
+    else:
+        frame.write.format("pyproducer").mode("append").options(**props, topic=topic_name).save()
+    a, b = sorted(read_topic(embedded.bootstrap_servers, topic_name), key=lambda record: record.value or b"")
+    assert a.timestamp == 1700000000123
+    assert before_ms <= b.timestamp <= time.time() * 1000
+    with pytest.raises(ColumnError, match=r"cast\(name as timestamp\)"):
+        KafkaSink({**props, "pyproducer.timestamp.column": "name"}, topic=topic_name).write(
+            frame.selectExpr("value", "value as name"))

@@ -66,8 +66,8 @@ class FakeProducer:
         self._waiting: list[tuple[ProducerRecord, Any]] = []
 
     def send(self, topic: str, value: Any = None, *, key: Any = None, partition: int | None = None,
-             headers: Any = None, on_completion: Any = None) -> FakeAnswer:
-        record = ProducerRecord(topic, value, key, partition=partition, headers=headers)
+             headers: Any = None, timestamp: int | None = None, on_completion: Any = None) -> FakeAnswer:
+        record = ProducerRecord(topic, value, key, partition=partition, headers=headers, timestamp=timestamp)
         error = self._raise_when(record) if self._raise_when else None
         if error:
             raise error
@@ -75,15 +75,15 @@ class FakeProducer:
         self._waiting.append((record, on_completion))
         return FakeAnswer()
 
-    def send_batch(self, topic: str, values: Any, *, keys: Any = None, headers: Any = None,
+    def send_batch(self, topic: str, values: Any, *, keys: Any = None, headers: Any = None, timestamps: Any = None,
                    partitions: Any = None) -> FakeRowsFuture:
         """Rows of Arrow columns, kept as records; `fail_when` fails rows, `raise_when` the call."""
         count = len(values)
         columns = [[None] * count if column is None else column.to_pylist()
-                   for column in (values, keys, partitions, headers)]
-        records = [ProducerRecord(topic, value, key, partition=partition,
+                   for column in (values, keys, partitions, timestamps, headers)]
+        records = [ProducerRecord(topic, value, key, partition=partition, timestamp=timestamp,
                                   headers=[(pair["key"], pair["value"]) for pair in pairs or ()])
-                   for value, key, partition, pairs in zip(*columns, strict=True)]
+                   for value, key, partition, timestamp, pairs in zip(*columns, strict=True)]
         for record in records:
             error = self._raise_when(record) if self._raise_when else None
             if error:

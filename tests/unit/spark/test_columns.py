@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +15,7 @@ from pyproducer.spark.columns import (
     column_bytes,
     column_headers,
     column_partition,
+    column_timestamp,
     column_topic,
 )
 from pyproducer.spark.errors import ColumnError
@@ -49,6 +51,27 @@ def test_contract_when_a_name_differs_in_case_warns(caplog: pytest.LogCaptureFix
         contract = ColumnContract.of(["KEY", "value"], "orders")
     assert contract.key is None
     assert "no column 'key' (there is 'KEY': names are case-sensitive)" in caplog.text
+
+
+@pytest.mark.parametrize(("value", "expected"), [
+    (None, None), (0, 0), (1_700_000_000_123, 1_700_000_000_123),
+    (datetime(2023, 11, 14, 22, 13, 20, 123_999, timezone.utc), 1_700_000_000_123),
+    (datetime.fromtimestamp(1_700_000_000).replace(microsecond=1000), 1_700_000_000_001)])
+def test_column_timestamp_with_an_instant_or_epoch_ms_gives_epoch_ms(value: Any, expected: int | None) -> None:
+    assert column_timestamp("at", value) == expected
+
+
+@pytest.mark.parametrize(("value", "sentence"), [
+    ("x", "at attribute unsupported type string. at must be a(n) timestamp or bigint"),
+    (True, "at attribute unsupported type boolean. at must be a(n) timestamp or bigint"),
+    (date(2023, 1, 1), "at attribute unsupported type date. at must be a(n) timestamp or bigint"),
+    (-1, "at is -1: a record's timestamp is not before 1970; or null for now"),
+    (datetime(1969, 12, 31, 23, 59, 59, 999_999, timezone.utc),
+     "at is 1969-12-31 23:59:59.999999+00:00: a record's timestamp is not before 1970; or null for now")])
+def test_column_timestamp_when_it_is_none_says_so(value: Any, sentence: str) -> None:
+    with pytest.raises(ColumnError) as caught:
+        column_timestamp("at", value)
+    assert str(caught.value) == sentence
 
 
 @pytest.mark.parametrize(("value", "expected"), [

@@ -43,6 +43,19 @@ def test_schema_that_does_not_fit_says_sparks_sentence(types: dict[str, str], se
     assert str(caught.value) == sentence
 
 
+def test_schema_when_a_column_of_timestamps_is_named_then_it_is_taken_or_refused() -> None:
+    schema = fake_schema(value="string", at="timestamp", since="bigint", word="string", timestamp="timestamp")
+    assert check_schema(schema, "orders") == ["value"]
+    assert check_schema(schema, "orders", "at") == ["value", "at"]
+    assert check_schema(schema, "orders", "since") == ["value", "since"]
+    with pytest.raises(ColumnError, match=r"^word attribute unsupported type string. word must be a\(n\) timestamp or "
+                                          r"bigint: cast\(word as timestamp\)$"):
+        check_schema(schema, "orders", "word")
+    with pytest.raises(ColumnError, match=r"column is 'AT', and there is no such column \(there is 'at': names are "
+                                          r"case-sensitive\)"):
+        check_schema(schema, "orders", "AT")
+
+
 def test_schema_when_the_topic_is_neither_option_nor_column_says_sparks_sentence() -> None:
     with pytest.raises(ColumnError, match="topic option required when no 'topic' attribute is present"):
         check_schema(fake_schema(value="string"), None)

@@ -37,6 +37,13 @@ def test_pool_key_when_settings_are_equal_but_written_otherwise_is_the_same() ->
     assert pool_key(bootstrap_servers=["a:9092", "b:9092"]) == pool_key()
     assert pool_key(kafka_linger_ms=5) == pool_key(linger_ms=5)
     assert pool_key(pyproducer_pool_size=2) == pool_key()
+    assert pool_key(pyproducer_timestamp_column="at") == pool_key()
+
+
+@pytest.mark.parametrize("name", ["", "value", "topic", 7])
+def test_timestamp_column_when_it_is_no_name_or_another_columns_is_refused(name: object) -> None:
+    with pytest.raises(ConfigError, match=r"pyproducer\.timestamp\.column.*must be a column's name, and none of key"):
+        SinkSettings.of({**SERVERS, "pyproducer.timestamp.column": name}, "orders")
 
 
 def test_pool_key_when_an_object_is_made_anew_in_each_batch_is_the_same() -> None:
