@@ -180,7 +180,7 @@ class Checker:
             return
         excused = self._ledger.excused([place.append for place in places], record.value) if self._is_idempotent else 0
         self._checks["excused: stored twice"] += min(more, excused)
-        if more > excused:
+        if more > excused and not self._was_lied_about(record):
             self.wrong.append(f"{record} is {len(places)} times in the log: {places}")
 
     def _check_content(self, record: Sent, place: Place) -> None:
@@ -279,10 +279,21 @@ class Checker:
 
     def _was_forgotten(self, record: Sent, places: list[Place]) -> bool:
         """Whether a broker forgot without a reason who had stored a record: then its answers say that it has not."""
+        partitions = {(place.log[0], place.log[2]) for place in places}  # a topic that was made anew is another log
         forgotten = any(record.value in forgetting.doubtful for forgetting in self._ledger.forgettings
-                        if forgetting.log in {place.log for place in places})
+                        if (forgetting.topic, forgetting.partition) in partitions
+                        and not (forgetting.is_topic_new and self._parameters.has_topic_ids))
         self._checks["excused: told"] += forgotten
         return forgotten
+
+    def _was_lied_about(self, record: Sent) -> bool:
+        """Whether a part of a batch that a record was in was called stored, and was not: then the rest was not, either.
+        """
+        lied = self._ledger.lied
+        mates = self._ledger.mates.get(record.value, ()) if lied else ()
+        is_lied = any(mate in lied for batch in mates for mate in batch)
+        self._checks["excused: lies"] += is_lied
+        return is_lied
 
     def _check_fate(self, record: Sent, places: list[Place]) -> str:
         wrong, checks = self.wrong, self._checks
@@ -308,7 +319,7 @@ class Checker:
             wrong.append(f"{record} failed with {error!r}, and before that an answer was read that it is stored")
         if isinstance(error.__cause__, MemoryError) and not isinstance(error, ProducerDeadError):
             wrong.append(f"{record} failed with {error!r}: a codec that fails costs no record, its batch goes as it is")
-        if outcome != UNKNOWN and places and not self._was_forgotten(record, places):
+        if outcome != UNKNOWN and places and not (self._was_forgotten(record, places) or self._was_lied_about(record)):
             wrong.append(f"{record} failed with {error!r}, outcome {outcome}, and is in the log: {places}")
         if outcome != NOT_SENT and record.value not in self._ledger.reached and not self._is_given_up(record, error):
             wrong.append(f"{record} failed with {error!r}, outcome {outcome}, and nothing of any request with it was "
