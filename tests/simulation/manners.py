@@ -55,6 +55,7 @@ _TICKS_MS = 500  # between two looks at the clock that could be one
 _LONGEST_SLEEP_MS = 60_000
 MARKER_INTERVAL_MS = 1000
 _POLLS_OF_A_REQUEST = 10
+_NARROW_BYTES = 1000  # below that a request, or an answer, comes in pieces
 
 
 class Manners:
@@ -82,6 +83,7 @@ class Manners:
         error_of: Says why a node is not connected, as the client has it.
         lookup_ms: When a name was asked for last.
         lookups: How many are under way.
+        looked_up_ms: When the last one ended.
     """
 
     def __init__(self, scheduler: Scheduler, faults: Faults, parameters: Parameters, checks: Counter[str],
@@ -94,6 +96,7 @@ class Manners:
         self.failed_lookups: defaultdict[str, set[str]] = defaultdict(set)
         self.lookup_ms: dict[str, int] = {}
         self.lookups = 0
+        self.looked_up_ms = 0
         self.checks = checks
         self._talking = talking
         self.conversations: dict[str, Conversation] = {}  # those that have not ended
@@ -113,6 +116,7 @@ class Manners:
         self.has_acks = props["acks"] != "0"
         self.reconnect_ms = props["reconnect.backoff.ms"] * _SHORTEST
         self.metadata_ms = props["retry.backoff.ms"] * _SHORTEST
+        self._is_narrow = parameters.window_bytes < _NARROW_BYTES or parameters.cut_rate > 0
         self._asked_ms = -1_000_000_000
         self._hasty_count = 0
         self._idle_count = 0
@@ -209,8 +213,8 @@ class Manners:
         """Compare the polls since a `now()` with what there was to do: hardly anything."""
         ms, polls, sent = (now - before for now, before in zip(self.now(), since, strict=True))
         sleep_ms = min(_LONGEST_SLEEP_MS, max(self.request_timeout_ms, 1000) // 8)
-        most = 20 + ms // sleep_ms + _POLLS_OF_A_REQUEST * sent
-        if self.lookups or not all(conversation.has_versions and conversation.began_ms < since[0]
+        most = 20 + ms // sleep_ms + (3 if self._is_narrow else 1) * _POLLS_OF_A_REQUEST * sent
+        if self.lookups or self.looked_up_ms >= since[0] or not all(conversation.has_versions and conversation.began_ms < since[0]
                                    for conversation in self.conversations.values()):
             return  # while a connection is made, the client looks again and again
         self.checks["rest"] += 1

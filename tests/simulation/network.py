@@ -569,6 +569,7 @@ class Network:
         while scheduler.now_ms < until_ms:
             scheduler.block(None, until_ms)
         manners.lookups -= 1
+        manners.looked_up_ms = scheduler.now_ms
         if error is not None:
             manners.failed_lookups[host].add("simulated")
             raise error
