@@ -200,8 +200,10 @@ class Scheduler:
     # -- time
 
     def stop_ticks(self) -> None:
-        """Let no time pass any more while anybody can run."""
+        """Let no time pass any more while anybody can run, and all run who can."""
         self._tick_from = self._hold_from = 1.0
+        for thread in self._threads:
+            thread.is_runnable |= thread.is_held
 
     def crowd(self) -> None:
         """Let threads interleave as much as they can from now on."""
