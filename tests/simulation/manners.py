@@ -214,6 +214,8 @@ class Manners:
         ms, polls, sent = (now - before for now, before in zip(self.now(), since, strict=True))
         sleep_ms = min(_LONGEST_SLEEP_MS, max(self.request_timeout_ms, 1000) // 8)
         most = 20 + ms // sleep_ms + (3 if self._is_narrow else 1) * _POLLS_OF_A_REQUEST * sent
+        if self.faults.fired["lose_connect"]:  # one of these may be waited for still, as Java does it
+            most += int(ms // self.reconnect_ms)
         has_looked_up = self.lookups or self.looked_up_ms >= since[0]
         if has_looked_up or not all(conversation.has_versions and conversation.began_ms < since[0]
                                     for conversation in self.conversations.values()):
