@@ -132,7 +132,8 @@ def test_requests_when_they_cannot_be_answered_then_the_status_and_the_words_say
 
 
 @pytest.mark.parametrize("headers", [{"Origin": "http://evil.example"}, {"Origin": "null"},
-                                     {"Host": "evil.example"}, {"Host": "evil.example:80"}, {"Host": ""}])
+                                     {"Host": "evil.example"}, {"Host": "evil.example:80"}, {"Host": ""},
+                                     {"Host": "["}])
 def test_request_when_a_browsers_page_sends_it_then_it_is_refused(open_port: Open, headers: dict[str, str]) -> None:
     status, answer = open_port(headers=headers).ask("GET", "nodes")
     assert status == 403, answer
@@ -170,6 +171,14 @@ def test_port_when_clients_send_rubbish_or_hang_up_then_it_goes_on(open_port: Op
         with socket.create_connection((host, int(port))) as client:
             client.sendall(sent)
     assert control.call("nodes") == [1, 2]
+
+
+@pytest.mark.parametrize("length", ["-1", "+5", "x", "\u00b2", "9" * 5000])
+def test_request_when_its_length_is_no_number_then_it_is_refused(open_port: Open, length: str) -> None:
+    control = open_port(headers={"Content-Length": length})
+    status, answer = control.ask("POST", "nodes", b"")
+    assert status == 400
+    assert "is no number of bytes" in answer["message"]
 
 
 def test_get_when_it_has_a_body_then_that_is_no_next_request(open_port: Open) -> None:

@@ -36,6 +36,7 @@ from pyproducer.common.loopback import is_loopback
 _logger = logging.getLogger(__name__)
 _MOST_BYTES = 1 << 20
 _MOST_DISCARDED_BYTES = 64 << 20
+_MOST_DIGITS = 18
 _IDLE_S = 60
 
 
@@ -79,6 +80,7 @@ class ControlPort:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 128
 
     def __init__(self, address: tuple[str, int], calls: ControlCalls, token: str | None) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
@@ -179,8 +181,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> dict[str, Any]:
         length = self.headers.get("Content-Length", "0")
-        if not (length.isascii() and length.isdigit()):
-            self._refuse(HTTPStatus.BAD_REQUEST, f"Content-Length {length[:100]!r} is no number")
+        if not (length.isascii() and length.isdigit() and len(length) <= _MOST_DIGITS):
+            self._refuse(HTTPStatus.BAD_REQUEST, f"Content-Length {length[:100]!r} is no number of bytes")
         if self.headers.get("Transfer-Encoding") is not None:
             self._refuse(HTTPStatus.LENGTH_REQUIRED, "the body comes with a Content-Length, in one piece")
         if int(length) > _MOST_BYTES:
@@ -221,11 +223,10 @@ def _value(text: str) -> Any:
 
 def _is_own_name(host: str) -> bool:
     """Return whether a Host header has no name that somebody else's resolver could have answered."""
-    name = urlsplit(f"//{host}").hostname or ""
-    if name == "localhost":
-        return True
     try:
-        ipaddress.ip_address(name)
+        name = urlsplit(f"//{host}").hostname or ""
+        if name != "localhost":
+            ipaddress.ip_address(name)
     except ValueError:
         return False
     return True
