@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pyproducer import ErrorCode, KafkaTimeoutError
+from pyproducer import ErrorCode, KafkaProducer, KafkaTimeoutError
 from tests.contract.clusters import Can, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import ROUNDING_S, Witness, await_memory_back, numbers_of
@@ -36,6 +36,17 @@ def check_expired(witness: Witness, number: int, *, is_quiet: bool = False, olde
         assert "delivery.timeout.ms" in str(error)
     else:
         assert error.retriable
+
+
+def know(producer: KafkaProducer, topic: str) -> None:
+    """Have a topic known: on a loaded machine a third of a second may not be enough for that."""
+    deadline = time.monotonic() + GIVE_UP_S
+    while True:
+        try:
+            assert producer.partitions_for(topic)
+            return
+        except KafkaTimeoutError:
+            assert time.monotonic() < deadline, "nobody tells the topic's partitions"
 
 
 def silent(proxy: FaultProxy) -> None:
@@ -85,7 +96,9 @@ def test_record_when_it_cannot_be_delivered_then_it_expires_and_is_not_in_the_lo
 @pytest.mark.needs(Can.CHECK_SEQUENCES)
 def test_record_when_it_is_stored_and_the_answers_vanish_then_it_expires_as_unknown(
         cluster: Cluster, topic: str, connect: Connect, proxy: FaultProxy) -> None:
-    witness = Witness(connect(through=proxy, **EXPIRY), topic)
+    producer = connect(through=proxy, **EXPIRY)
+    know(producer, topic)
+    witness = Witness(producer, topic)
     number = expire_stored(witness, proxy)
     assert number in numbers_of(witness.check_log(cluster))
 
@@ -93,6 +106,7 @@ def test_record_when_it_is_stored_and_the_answers_vanish_then_it_expires_as_unkn
 def test_records_when_they_wait_behind_another_then_each_expires_at_its_own_time(
         cluster: Cluster, topic: str, connect: Connect, proxy: FaultProxy) -> None:
     producer = connect(through=proxy, max_in_flight_requests_per_connection=1, batch_size=0, **EXPIRY)
+    know(producer, topic)
     silent(proxy)
     witness = Witness(producer, topic)
     for number in range(4):
@@ -177,6 +191,7 @@ def test_records_when_the_one_before_expired_and_was_stored_then_they_are_delive
 def test_record_when_linger_ends_late_then_its_age_counts_from_send(
         topic: str, connect: Connect, proxy: FaultProxy) -> None:
     producer = connect(through=proxy, linger_ms=150, **EXPIRY)
+    know(producer, topic)
     silent(proxy)
     witness = Witness(producer, topic)
     witness.send(0)
