@@ -128,6 +128,7 @@ def prefork(servers: str, topic: str, worker_count: int) -> None:
 SERVICE = """
 import signal
 import sys
+import time
 
 from pyproducer import KafkaProducer
 
@@ -144,7 +145,8 @@ try:
     for number in range(1000):
         producer.send(topic, b"%d" % number)
     print("sent", flush=True)
-    sys.stdin.read()
+    while True:
+        time.sleep(0.1)  # not without an end: a signal that comes just before would wait for it
 finally:
     print(producer.close(20).delivered, flush=True)
 """
