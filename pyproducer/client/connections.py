@@ -258,7 +258,10 @@ class Connections:
         except UnsupportedVersionError:
             version = 0  # which every broker answers
         # No deadline: behind seconds of other requests it takes as long as they do, and they are lost if that ends it.
-        self.send(ClientRequest(state.node.node_id, ApiKeys.API_VERSIONS, api_versions_body, timeout_ms=NEVER_MS // 2,
+        # But no broker comes to it behind the end of its session; and without an answer nothing is sent from then on.
+        timeout_ms = (NEVER_MS // 2 if state.session_ends_ms == NEVER_MS
+                      else max(state.session_ends_ms - now_ms, 0) + self._request_timeout_ms)
+        self.send(ClientRequest(state.node.node_id, ApiKeys.API_VERSIONS, api_versions_body, timeout_ms=timeout_ms,
                                 created_ms=now_ms), version, now_ms)
 
     def handle_answer(self, state: NodeConnectionState, request: ClientRequest, now_ms: int) -> None:

@@ -12,7 +12,8 @@ it has handled all that was written before; where nothing else is asked, a marke
                                           written than it can handle before the session's end: at the first request
                                           that it reaches after that it closes the connection, and what lies behind in
                                           the sockets is gone
-    before a session is renewed           nothing is written until all is confirmed
+    before a session is renewed           nothing is written until all is confirmed; where nothing is by
+                                          request.timeout.ms behind its end, the connection is given up
 
 Road:    Connections.send -> [unconfirmed writes] -> Connections.can_send_request, and the log when a connection ends
 Thread:  sender thread only; reads no clock.

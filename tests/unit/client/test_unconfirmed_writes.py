@@ -263,6 +263,19 @@ def test_marker_when_it_is_behind_seconds_of_requests_then_nothing_ends_the_conn
     assert "1" not in writer.setup.selector.closed
 
 
+def test_session_when_the_peer_has_fallen_silent_then_the_connection_is_given_up_behind_its_end() -> None:
+    """It was kept for connections.max.idle.ms, nine minutes: nothing was sent on it, so nothing was late."""
+    writer = Writer()
+    writer.write(7)
+    writer.pass_ms(LIFETIME_MS)
+    assert len(writer.markers) == 1
+    writer.pass_ms(30_000)  # request.timeout.ms
+    assert "1" not in writer.setup.selector.closed, "an answer may be on its way"
+    writer.pass_ms(1)
+    assert "1" in writer.setup.selector.closed
+    assert writer.told.total == 7
+
+
 def test_marker_when_the_broker_names_no_versions_of_it_then_it_goes_in_the_one_that_all_answer() -> None:
     writer = Writer(lifetime_ms=0)
     versions = writer.setup.client.api_versions.get(1)
