@@ -28,6 +28,7 @@ from tests.simulation.model_log import ModelPartition, StoredBatch, Witness
 from tests.simulation.model_topics import LogKey
 
 _BY_ID_FROM = 13  # of Produce
+_OUT_OF_ORDER = 45
 _HALF_OF_ALL = 2**30
 # Stored now, or before: what a client hears of a record that it need not send again.
 _STORED_CODES = (0, 46)
@@ -270,9 +271,12 @@ class Ledger(Witness):
             for forgetting in self._open.get(log, ()):
                 if forgetting.concerns(batch.producer_id) and batch.producer_id not in forgetting.begun:
                     forgetting.begun.add(batch.producer_id)
-                    # By its id nobody sends to a new topic without having learned of it.
-                    if not forgetting.is_topic_new or (handed is not None and handed.version < _BY_ID_FROM):
-                        forgetting.passed.update(self._sent_before(append))
+                    passed = set(self._sent_before(append))
+                    # By its id nobody sends to a new topic without having learned of it; but who waits for a new epoch,
+                    # because one before it was refused for good, is passed by one in doubt, which keeps its numbers.
+                    if forgetting.is_topic_new and handed is not None and handed.version >= _BY_ID_FROM:
+                        passed &= self._out_of_order
+                    forgetting.passed.update(passed)
                     if handed is not None and handed.ends and self._has_later_epoch(append):
                         forgetting.passed.update(identities(batch))  # nobody there knows any more that it is too late
         self.appends.append(append)
@@ -309,6 +313,12 @@ class Ledger(Witness):
         for record in identities(batch):
             if record not in self.confirmed and not self._is_told(record):
                 yield record
+
+    @property
+    def _out_of_order(self) -> set[bytes]:
+        """Those of which a broker said that some before them are missing."""
+        return {record for handed in self.handed for taken in handed.taken if taken.code == _OUT_OF_ORDER
+                for record in identities(taken.batch)}
 
     def _sent_before(self, append: Append) -> Iterator[bytes]:
         """The records that have lower numbers than a batch that was taken, are not in its log, and are undecided."""
