@@ -455,7 +455,7 @@ class Connection:
             return
         scheduler = self._scheduler
         self._answered_bytes += len(data)
-        if isinstance(data, Frame) and data.handed is not None:
+        if isinstance(data, Frame) and data.handed is not None and not self.is_garbled:  # nobody reads on behind that
             self._unread.append((self._answered_bytes, data.handed))
         self._answers_ms = max(self._answers_ms, scheduler.now_ms + delay_ms + self._latency_ms())
         start = 0
