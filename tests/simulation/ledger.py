@@ -282,6 +282,8 @@ class Ledger(Witness):
         self.appends.append(append)
 
     def on_blamed(self, batch: ProducedBatch, code: int, record_errors: Sequence[Mapping[str, Any]]) -> None:
+        if self.arriving is not None and self.arriving.ends:
+            return  # it came late, and nobody hears that
         said = {row["batch_index"]: row["batch_index_error_message"] for row in record_errors}
         for index, record in enumerate(identities(batch)):
             self.blamed[record] = code, said.get(index)
