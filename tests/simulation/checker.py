@@ -49,7 +49,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pyproducer import ProducerClosedError, ProducerDeadError
-from pyproducer.common.errors import NOT_SENT, REJECTED, UNKNOWN, ApiError
+from pyproducer.common.errors import NOT_SENT, REJECTED, UNKNOWN, ApiError, KafkaTimeoutError
 from pyproducer.protocol.apis import ApiKeys
 from tests.simulation.application import ADDED_IN_LOG, SimulatedFailure
 from tests.simulation.faults import Faults
