@@ -8,14 +8,16 @@ Source:  ours.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
 from typing import Any
 
-from pyproducer.common.errors import ConfigError
+from pyproducer.common.errors import ConfigError, SerializationError
+from pyproducer.common.records import Header
 from pyproducer.frames.json_text import as_it_is, is_plain, json_objects, json_values
 from pyproducer.producer.kafka_producer import KafkaProducer
+from pyproducer.producer.serializers import Serializer, resolve_serializer
 from pyproducer.spark.arrow import send_record_batches
 from pyproducer.spark.row_producer import RowProducer
 from pyproducer.spark.task_numbers import TaskNumbers
@@ -27,13 +29,14 @@ _BYTES_AT_ONCE = 16 << 20
 
 
 def write(producer: RowProducer | Mapping[str, object], frame: Any, topic: str, *, key: str | None = None,
-          value: str | Sequence[str] = "json", headers: str | None = None,
-          partition: str | None = None) -> TaskNumbers:
+          value: str | Sequence[str] | Callable[..., Any] = "json", headers: str | None = None,
+          partition: str | None = None, timestamp: str | None = None) -> TaskNumbers:
     """Write all rows of a frame to a topic, in order, and wait until each is acknowledged.
 
         frames.write({"bootstrap.servers": "broker:9092"}, frame, "orders", key="id")            # rows as JSON objects
         frames.write(producer, frame, "orders", key="id", value=["id", "price"])                 # of these columns
         frames.write(producer, frame, "orders", value="payload")                                 # a column as it is
+        frames.write(producer, frame, "orders", key="id", value=AvroSerializer(registry, schema))    # row by row
 
     Args:
         producer: A KafkaProducer, which stays open; or the settings of one that is made for this call. It has no
@@ -42,11 +45,13 @@ def write(producer: RowProducer | Mapping[str, object], frame: Any, topic: str, 
             record batch or reader. A reader is read as it is sent.
         topic: The topic of every row.
         key: Name of the column of keys. Text and bytes go as they are, anything else as JSON; null is no key.
-        value: "json" for a JSON object of each row's columns, without those that are named as headers or partition;
-            names of columns for an object of these, in this order; or the name of one column of text or bytes, which
-            goes as it is, and whose nulls are tombstones.
+        value: "json" for a JSON object of each row's columns, without those that are named as headers, partition or
+            timestamp; names of columns for an object of these, in this order; the name of one column of text or bytes,
+            which goes as it is, and whose nulls are tombstones; or any serializer that a KafkaProducer takes, which is
+            called with a dict of the same columns as "json", one row after another.
         headers: Name of a column of list<struct<key: string, value: binary>>.
         partition: Name of a column of int32 or int64; the partitioner chooses where it is null.
+        timestamp: Name of a column of timestamps, or of int64 in epoch ms; the time of the call where it is null.
 
     Returns:
         How many rows were stored, and what that took.
@@ -55,6 +60,7 @@ def write(producer: RowProducer | Mapping[str, object], frame: Any, topic: str, 
         TypeError: This is no frame, or a column is of a type that is no JSON. Not sent.
         ConfigError: A column is not there, or a setting is wrong. Not sent.
         ValueError: A number is NaN or infinite, which is no JSON; the rows of earlier pieces are stored.
+        SerializationError: The serializer failed; the rows of earlier pieces are stored.
         RowsFailedError: Some rows were not stored; it says how many were, and why.
         DeliveryFailedError: With pyproducer.on.unretrieved=raise: all rows are stored, and other records that were
             given to this producer are not.
@@ -68,20 +74,25 @@ def write(producer: RowProducer | Mapping[str, object], frame: Any, topic: str, 
                         f"{producer!r}")
     if not isinstance(topic, str):
         raise TypeError(f"topic must be a str, got {topic!r}")
-    if not isinstance(value, (str, Sequence)) or not all(isinstance(name, str) for name in value):
-        raise TypeError(f'value must be "json", the name of a column or names of columns, got {value!r}')
+    serializer = resolve_serializer(value, "value") if callable(value) else None
+    if serializer is None and (
+            not isinstance(value, (str, Sequence)) or not all(isinstance(name, str) for name in value)):
+        raise TypeError('value must be "json", the name of a column, names of columns or a serializer, got '
+                        f"{value!r}")
     if isinstance(frame, type) or not hasattr(frame, "__arrow_c_stream__"):
         raise TypeError(f"a frame has __arrow_c_stream__ (polars, pandas 2.2, DuckDB, Arrow, Daft), and "
                         f"{type(frame).__name__} has not")
     reader = pyarrow.RecordBatchReader.from_stream(frame)
-    plan = _Plan(reader.schema, key, value, headers, partition)
+    plan = _Plan(reader.schema, topic, {"key": key, "headers": headers, "partition": partition, "timestamp": timestamp},
+                 "json" if serializer is not None else value, serializer)
     batches = iter(reader)
     first = next(batches, None)
     if first is not None:
         plan.columns_of(first.slice(0, 0))  # what is no JSON is told before anything is sent
     with KafkaProducer(producer) if isinstance(producer, Mapping) else nullcontext(producer) as open_producer:
         rows = plan.rows_of(() if first is None else chain((first,), batches))
-        return send_record_batches(rows, open_producer, topic, is_task=False)
+        return send_record_batches(rows, open_producer, topic, is_task=False,
+                                   timestamp_name=None if timestamp is None else "timestamp")
 
 
 class _Plan:
@@ -89,20 +100,23 @@ class _Plan:
 
     Args:
         schema: The frame's.
-        key: As in write(), like the others.
+        topic: Where the rows go.
+        others: The names of columns by what they are, as in write().
         value: "json", names, or a name.
-        headers: A name.
-        partition: A name.
+        serializer: What makes a row's value of a dict of the columns; None where it is JSON, or a column as it is.
     """
 
-    def __init__(self, schema: Any, key: str | None, value: str | Sequence[str], headers: str | None,
-                 partition: str | None) -> None:
+    def __init__(self, schema: Any, topic: str, others: Mapping[str, str | None], value: Any,
+                 serializer: Serializer | None) -> None:
         names = list(schema.names)
+        self._topic = topic
+        self._serializer = serializer
+        self._row_count = 0  # that were serialized
         self._is_json = value == "json" or not isinstance(value, str)
-        self._columns = ([name for name in names if name not in (headers, partition)] if value == "json"
+        self._others = {role: name for role, name in others.items() if name is not None}
+        beside = {name for role, name in self._others.items() if role != "key"}
+        self._columns = ([name for name in names if name not in beside] if value == "json"
                          else [value] if isinstance(value, str) else list(value))
-        self._others = {role: name for role, name in
-                        (("key", key), ("headers", headers), ("partition", partition)) if name is not None}
         for role, name in (*self._others.items(), *(("value", name) for name in self._columns)):
             if names.count(name) != 1:
                 raise ConfigError(role, name, f"the frame has {names.count(name)} columns of that name; there are "
@@ -115,11 +129,11 @@ class _Plan:
         if not self._is_json and not is_plain(kind):
             raise TypeError(f"column {value!r} is {kind}: a column that goes as it is has text or bytes; for a "
                             f"JSON object of it write value=[{value!r}]")
-        if partition is not None and str(schema.field(partition).type) not in ("int32", "int64"):
-            raise TypeError(f"column {partition!r} is {schema.field(partition).type}: partitions are int32 or int64")
-        if headers is not None and not _is_headers(schema.field(headers).type):
-            raise TypeError(f"column {headers!r} is {schema.field(headers).type}: headers are "
-                            "list<struct<key: string, value: binary>>")
+        for role, fits, says in _FITTING:
+            name = self._others.get(role)
+            if name is not None and not fits(schema.field(name).type):
+                raise TypeError(f"column {name!r} is {schema.field(name).type}: {says}")
+        key = self._others.get("key")
         self._key_is_json = key is not None and not is_plain(schema.field(key).type)
 
     def rows_of(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -141,18 +155,46 @@ class _Plan:
         Raises:
             TypeError: A column is of a type that is no JSON.
             ValueError: A number is no JSON.
+            SerializationError: The serializer failed.
         """
         import pyarrow
 
-        columns = {"value": json_objects(rows.select(self._columns)) if self._is_json
-                   else as_it_is(rows.column(self._columns[0]))}
+        columns = self._serialized(rows) if self._serializer is not None else {
+            "value": json_objects(rows.select(self._columns)) if self._is_json
+            else as_it_is(rows.column(self._columns[0]))}
         for role, name in self._others.items():
             column = rows.column(name)
             if role == "key":
                 columns[role] = json_values(column, name) if self._key_is_json else as_it_is(column)
-            else:
+            elif role not in columns:
                 columns[role] = column.cast(_headers_type()) if role == "headers" else column
         return pyarrow.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    def _serialized(self, rows: Any) -> dict[str, Any]:
+        """Return the column of values that the serializer makes, and that of headers, to which it may add some."""
+        import pyarrow
+
+        serializer = self._serializer
+        assert serializer is not None, "it was asked"
+        named = self._others.get("headers")
+        given = [None] * rows.num_rows if named is None else rows.column(named).to_pylist()
+        values, all_headers = [], []
+        for row, pairs in zip(rows.select(self._columns).to_pylist(), given, strict=True):
+            headers = [Header(pair["key"], pair["value"]) for pair in pairs or ()]
+            try:
+                value = serializer(self._topic, headers, row)
+                if not (value is None or isinstance(value, (bytes, bytearray, memoryview))):
+                    raise TypeError(f"it gave a {type(value).__name__}, and must give bytes or None")
+            except Exception as cause:
+                raise SerializationError(f"The serializer {serializer!r} failed on row {self._row_count} for topic "
+                                         f"{self._topic!r}: {cause}") from cause
+            self._row_count += 1
+            values.append(value if value is None else bytes(value))
+            all_headers.append([{"key": key, "value": content} for key, content in headers])
+        columns = {"value": pyarrow.array(values, pyarrow.binary())}
+        if any(all_headers):
+            columns["headers"] = pyarrow.array(all_headers, _headers_type())
+        return columns
 
 
 def _is_headers(kind: Any) -> bool:
@@ -162,6 +204,18 @@ def _is_headers(kind: Any) -> bool:
         return False
     fields = {field.name: field.type for field in kind.value_type}
     return [*fields] == ["key", "value"] and is_plain(fields["key"]) and is_plain(fields["value"])
+
+
+def _is_timestamp(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_timestamp(kind) or types.is_int64(kind))
+
+
+_FITTING: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    ("partition", lambda kind: str(kind) in ("int32", "int64"), "partitions are int32 or int64"),
+    ("headers", _is_headers, "headers are list<struct<key: string, value: binary>>"),
+    ("timestamp", _is_timestamp, "timestamps are of Arrow's timestamp types, or int64 in epoch ms"))
 
 
 def _headers_type() -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
 import pytest
 
-from pyproducer import ConfigError, DeliveryFailedError, KafkaProducer
+from pyproducer import ConfigError, DeliveryFailedError, KafkaProducer, SerializationError
 from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.spark import RowsFailedError
@@ -77,7 +78,9 @@ def test_objects_of_some_columns_in_their_order(broker: EmbeddedBroker) -> None:
     ({"value": ["id"], "partition": "blob"}, TypeError, "column 'blob' is binary: partitions are int32 or int64"),
     ({"value": ["id"], "headers": "id"}, TypeError, "column 'id' is int64: headers are list<struct<key"),
     ({"value": ["id", "id"]}, ConfigError, "a column is named twice"),
-    ({"value": None}, TypeError, 'value must be "json", the name of a column or names of columns, got None'),
+    ({"value": None}, TypeError, 'value must be "json", the name of a column, names of columns or a serializer'),
+    ({"value": ["id"], "timestamp": "blob"}, TypeError, "column 'blob' is binary: timestamps are of Arrow's timestamp"),
+    ({"value": lambda one, two: b""}, ConfigError, "a serializer takes"),
     ({"value": []}, ConfigError, "no column is left"),
     ({"value": ["id", "id2"]}, ConfigError, "id2"),
 ])
@@ -98,6 +101,46 @@ def test_what_is_no_frame_is_told(broker: EmbeddedBroker) -> None:
             frames.write(producer, table, "orders")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(TypeError, match=r"a frame has __arrow_c_stream__ .*, and list has not"):
         frames.write({"bootstrap.servers": broker.bootstrap_servers}, [{"id": 1}], "orders")
+
+
+def test_rows_are_given_to_a_serializer_which_may_add_headers(broker: EmbeddedBroker) -> None:
+    fastavro = pytest.importorskip("fastavro")
+    schema = fastavro.parse_schema({"type": "record", "name": "Order", "fields": [
+        {"name": "id", "type": "int"}, {"name": "name", "type": ["null", "string"]}]})
+
+    def avro(topic: str, headers: Any, row: dict[str, Any]) -> bytes | None:
+        if row["name"] == "gone":
+            return None
+        headers.append(("schema", topic.encode()))
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, schema, row)
+        return out.getvalue()
+
+    pair = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
+    table = pyarrow.table({
+        "id": [1, 2, 3], "name": ["a", None, "gone"], "part": [0, 0, 0],
+        "h": pyarrow.array([[{"key": "source", "value": b"shop"}], None, None], pyarrow.list_(pair)),
+        "at": pyarrow.array([1_700_000_000_123, None, 5], pyarrow.timestamp("ms"))})
+    told = frames.write({"bootstrap.servers": broker.bootstrap_servers}, table, "orders", key="id", value=avro,
+                        headers="h", partition="part", timestamp="at")
+    assert told.row_count == 3
+    found = rows_of(broker, "orders")
+    assert [None if record.value is None else fastavro.schemaless_reader(io.BytesIO(record.value), schema, schema)
+            for record in found] == [{"id": 1, "name": "a"}, {"id": 2, "name": None}, None]
+    assert [record.key for record in found] == [b"1", b"2", b"3"]
+    assert [list(record.headers) for record in found] == [
+        [("source", b"shop"), ("schema", b"orders")], [("schema", b"orders")], []]
+    assert (found[0].timestamp, found[2].timestamp) == (1_700_000_000_123, 5)
+    assert found[1].timestamp > 1_700_000_000_123
+
+
+def test_rows_that_a_serializer_refuses_are_told_with_their_number(broker: EmbeddedBroker) -> None:
+    table = pyarrow.table({"id": [1, 2]})
+    for serializer, says in ((lambda row: b"%d" % (1 // (2 - row["id"])), "failed on row 1 for topic 'audit'"),
+                             (lambda row: "text", "failed on row 0 for topic 'audit': it gave a str")):
+        with pytest.raises(SerializationError, match=says):
+            frames.write({"bootstrap.servers": broker.bootstrap_servers}, table, "audit", value=serializer)
+    assert rows_of(broker, "audit") == []
 
 
 def test_rows_that_are_not_stored_are_told_without_a_word_of_sparks(broker: EmbeddedBroker) -> None:

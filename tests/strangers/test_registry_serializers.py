@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyproducer import ConfigError, KafkaProducer, SerializationError
+from pyproducer import ConfigError, KafkaProducer, SerializationError, frames
 from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.testing import ConsumedRecord
@@ -75,6 +75,17 @@ def test_avro_when_its_serializer_is_given_then_its_deserializer_reads(
     assert record.value[:5] == b"\0\0\0\0\1"
     assert list(registry.subjects) == ["users-value"]
     assert read(avro.AvroDeserializer(client), record) == USER
+
+
+def test_avro_when_a_frame_is_written_with_it_then_its_deserializer_reads(registry: SchemaRegistry,
+                                                                          client: Any) -> None:
+    avro, pyarrow = part_of_confluent_kafka("schema_registry.avro"), pytest.importorskip("pyarrow")
+    with EmbeddedBroker(topics={TOPIC: 1}) as broker:
+        told = frames.write({"bootstrap.servers": broker.bootstrap_servers}, pyarrow.Table.from_pylist([USER, USER]),
+                            TOPIC, key="name", value=avro.AvroSerializer(client, AVRO))
+        assert told.row_count == 2
+        assert [read(avro.AvroDeserializer(client), record) for record in broker.records(TOPIC)] == [USER, USER]
+    assert list(registry.subjects) == ["users-value"]
 
 
 def test_avro_when_it_is_given_as_the_migration_page_says_then_the_record_is_stored(registry: SchemaRegistry) -> None:
