@@ -321,7 +321,8 @@ class ModelCluster(ClusterState):
         self._count(api_key, refusal)
         if refusal:
             return refused(api_key, request.version, request.body, refusal)
-        answer = self.coordinators.handle(api_key, request.version, request.node_id, request.body, request.now_ms)
+        answer = self.coordinators.handle(api_key, request.version, request.node_id, request.body, request.now_ms,
+                                          is_late=request.connection is None)
         for code in codes_of(api_key, request.version, answer):
             self._count(api_key, code)
         return {"throttle_time_ms": 0, **answer}

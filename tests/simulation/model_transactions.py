@@ -150,8 +150,9 @@ class ModelCoordinators:
 
     # -- requests
 
-    def handle(self, api_key: ApiKeys, version: int, node_id: int, body: Any, now_ms: int) -> Mapping[str, Any]:
-        """Apply a request and answer it."""
+    def handle(self, api_key: ApiKeys, version: int, node_id: int, body: Any, now_ms: int, *,
+               is_late: bool = False) -> Mapping[str, Any]:
+        """Apply a request and answer it; one that is late comes out of a connection that has ended."""
         if api_key is ApiKeys.FIND_COORDINATOR:
             return self._find(version, body)
         key = body["v3_and_below_transactional_id" if api_key is ApiKeys.ADD_PARTITIONS_TO_TXN else "transactional_id"]
@@ -160,7 +161,7 @@ class ModelCoordinators:
         if api_key is ApiKeys.ADD_PARTITIONS_TO_TXN:
             return self._add_partitions(version, key, body, code, now_ms)
         if api_key is ApiKeys.TXN_OFFSET_COMMIT:
-            return self._commit_offsets(version, key, body, code, now_ms)
+            return self._commit_offsets(version, key, body, code, now_ms, is_late=is_late)
         if api_key is ApiKeys.ADD_OFFSETS_TO_TXN:
             if self.is_v2:
                 bug("AddOffsetsToTxn was sent, and the cluster has come to Transactions V2")
@@ -242,7 +243,8 @@ class ModelCoordinators:
         return {"results_by_topic_v3_and_below": [
             {"name": topic, "results_by_partition": rows} for topic, rows in answers.items()]}
 
-    def _commit_offsets(self, version: int, key: str, body: Any, code: int, now_ms: int) -> Mapping[str, Any]:
+    def _commit_offsets(self, version: int, key: str, body: Any, code: int, now_ms: int, *,
+                        is_late: bool) -> Mapping[str, Any]:
         group, producer = body["group_id"], (body["producer_id"], body["producer_epoch"])
         if (version >= FIRST_VERSION_WITH_EPOCH) is not self.is_v2:
             bug(f"TxnOffsetCommit {version} was sent, with Transactions V{1 + self.is_v2}")
@@ -253,7 +255,9 @@ class ModelCoordinators:
             if transaction is None or producer != (transaction.producer_id, transaction.epoch):
                 code = INVALID_PRODUCER_EPOCH
             elif transaction.status is not Status.ONGOING or group not in transaction.groups:
-                bug(f"TxnOffsetCommit is for the group {group!r}, which was not added")
+                code = INVALID_TXN_STATE
+                if not is_late:
+                    bug(f"TxnOffsetCommit is for the group {group!r}, which was not added")
         if not code:
             assert transaction is not None, "it is open"
             transaction.offsets.update({(group, topic["name"], row["partition_index"]): row["committed_offset"]

@@ -157,7 +157,7 @@ class TransactionalCaller:
     def last(self) -> bool:
         """In a world that is well again a transaction is committed, by this producer or by the next one."""
         calm = random.Random(7)
-        for _ in range(2):
+        for _ in range(4):  # in the first ones records may expire while connections are made
             before = len(self.transactions)
             self.one(calm)
             if len(self.transactions) > before and self.transactions[-1].end == "committed":
