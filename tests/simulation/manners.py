@@ -163,7 +163,8 @@ class Manners:
                 word in text for word in explanation.no_words):
             self.complain(f"the client says {text!r} of node {connection_id}, and that was {explanation}")
         elif stated_ms is not None and not self.faults.tear_count and (  # a torn turn loses what it has read
-                explanation.waited_ms is None or not 0 < stated_ms <= explanation.waited_ms + _TICKS_MS):
+                explanation.waited_ms is None
+                or not 0 < stated_ms <= explanation.waited_ms + _TICKS_MS + self.faults.called_back_ms):
             self.complain(f"the client says {text!r} of node {connection_id}, and had waited {explanation.waited_ms} "
                           "ms")
 
@@ -171,7 +172,8 @@ class Manners:
         if stated_ms is None:
             is_so = any(word in text for word in self.failed_lookups[host])
         else:
-            is_so = self.scheduler.now_ms - self.lookup_ms.get(host, self.scheduler.now_ms) + _TICKS_MS >= stated_ms
+            waited_ms = self.scheduler.now_ms - self.lookup_ms.get(host, self.scheduler.now_ms)
+            is_so = waited_ms + _TICKS_MS + self.faults.frozen_ms >= stated_ms
         if not is_so:
             self.complain(f"the client says {text!r} of {host}, and the resolver {self.failed_lookups[host]}")
 
