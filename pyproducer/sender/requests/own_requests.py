@@ -110,10 +110,11 @@ class OwnRequests:
     def refuse(self, refusal: Refusal) -> None:
         """A node, or each of them, refused us for good: who waits for the first producer id is told.
 
-        What ends a transaction is tried on: nobody knows its outcome before.
+        What ends a transaction is tried on: nobody knows its outcome before. What is on its way, by a connection that
+        took us, has its answer, or is refused when it is to be sent again.
         """
         request = self._wanted
-        if request is None:
+        if request is None or (self._asked is request and self._asked_by is self._wire.client):
             return
         node = None if request.coordinator is None else self._coordinators.node_of(request.coordinator)
         if refusal.node_id == NO_LEADER or refusal.node_id is None or (

@@ -600,6 +600,33 @@ def test_init_when_it_is_refused_then_it_may_be_called_again(code: ErrorCode, ki
     producer.init()
 
 
+def test_init_when_all_others_refuse_us_while_it_is_on_its_way_then_its_answer_counts() -> None:
+    """It came to who was told already that there is no id, and the turn was torn: all connections were made anew."""
+    producer = SteppedTransactions()
+    pending = producer.tx.initialize(None)
+    producer.turn()
+    producer.answer_own(FIND)
+    producer.turn()
+    producer.metadata.refused_by_all(AuthenticationError("node 5: Invalid username or password"))
+    producer.turn()
+    assert (producer.state, pending.is_set) == (INITIALIZING, False)
+    producer.answer_own(INIT, producer_id=9, producer_epoch=4)
+    assert (producer.state, pending.is_set, pending.error) == (READY, True, None)
+
+
+def test_init_when_its_answer_is_lost_and_nobody_takes_us_any_more_then_that_is_told() -> None:
+    producer = SteppedTransactions()
+    pending = producer.tx.initialize(None)
+    producer.turn()
+    producer.answer_own(FIND)
+    producer.turn()
+    producer.lose()
+    producer.metadata.refused_by_all(AuthenticationError("node 5: Invalid username or password"))
+    producer.turn()
+    assert type(pending.error) is AuthenticationError
+    assert producer.state is UNINITIALIZED
+
+
 def test_find_coordinator_when_the_id_may_not_be_used_then_init_says_so() -> None:
     producer = SteppedTransactions()
     pending = producer.tx.initialize(None)
