@@ -313,7 +313,7 @@ class Workload:
     def look_at_epochs(self, producer: Any) -> None:
         """Compare the leader epochs that a producer believes with those before: with topic ids none steps back.
 
-        Where all nodes are unreachable for long, or one says so, it forgets them all, and believes what it hears first;
+        Where all nodes are unreachable for long, or refuse us, or one says so, it forgets them all, and believes what it hears first;
         and older nodes tell of none. An answer that is behind may bring back a topic that was made anew since, whose
         epochs are forgotten by then.
         """
@@ -321,7 +321,8 @@ class Workload:
         forgets_after_ms = parameters.props["metadata.recovery.rebootstrap.trigger.ms"]
         if (not parameters.has_topic_ids or parameters.node_versions or "metadata_error" in parameters.powers
                 or "odd_versions" in parameters.powers or forgets_after_ms < self._scheduler.now_ms
-                or (self._faults.fired["recreate_topic"] and self._faults.fired["stale_metadata"])):
+                or (self._faults.fired["stale_metadata"]
+                    and (self._faults.fired["recreate_topic"] or self._faults.fired["refuse_login"]))):
             return
         cluster = producer._runtime.metadata.cluster
         for topic in parameters.topics:
