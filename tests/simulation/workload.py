@@ -314,8 +314,8 @@ class Workload:
         """Compare the leader epochs that a producer believes with those before: with topic ids none steps back.
 
         Where all nodes are unreachable for long, or refuse us, or one says so, it forgets them all, and believes what
-        it hears first; and older nodes tell of none. An answer that is behind may bring back a topic that was made anew since, whose
-        epochs are forgotten by then.
+        it hears first; and older nodes tell of none. An answer that is behind may bring back a topic that was made anew
+        since, whose epochs are forgotten by then.
         """
         parameters = self._parameters
         forgets_after_ms = parameters.props["metadata.recovery.rebootstrap.trigger.ms"]
