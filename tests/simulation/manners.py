@@ -394,7 +394,7 @@ class WatchedSelector(Selector):
         api_key, version, sent_ms, frozen_ms, _ = answered
         manners.checks["answers in time"] += 1
         took_ms = manners.scheduler.now_ms - sent_ms - (manners.faults.frozen_ms - frozen_ms)
-        if took_ms > manners.request_timeout_ms + LATE_MS:
+        if took_ms > manners.request_timeout_ms + LATE_MS + manners.faults.called_back_ms:
             manners.complain(f"{api_key.name} was awaited for {took_ms} ms")
         if api_key is ApiKeys.PRODUCE and version >= 6 and manners.faults.fired["throttle"]:
             self._note_throttle(node, version, bytes(payload))

@@ -127,6 +127,7 @@ class ModelCoordinators:
         self.committed: list[tuple[tuple[str, str, int], int]] = []
         self.completion_ms = 0
         self.fenced: dict[int, str] = {}
+        self._late_adds: set[str] = set()  # whose AddPartitionsToTxn came out of an ended connection
         self._cluster = cluster
         self._moved = 0
         self._ids_given = 0
@@ -159,6 +160,8 @@ class ModelCoordinators:
         coordinator = self.node_of(body["group_id"] if api_key is ApiKeys.TXN_OFFSET_COMMIT else key)
         code = NOT_COORDINATOR if coordinator != node_id else 0
         if api_key is ApiKeys.ADD_PARTITIONS_TO_TXN:
+            if is_late:
+                self._late_adds.add(key)
             return self._add_partitions(version, key, body, code, now_ms)
         if api_key is ApiKeys.TXN_OFFSET_COMMIT:
             return self._commit_offsets(version, key, body, code, now_ms, is_late=is_late)
@@ -213,6 +216,8 @@ class ModelCoordinators:
             if epoch == transaction.last_epoch != transaction.epoch:  # its answer was lost
                 return {"error_code": 0, "producer_id": producer_id, "producer_epoch": transaction.epoch}
         why = "its own InitProducerId came late" if is_late and producer_id == NO_PRODUCER_ID else ""
+        if key in self._late_adds and transaction.status is Status.ONGOING:  # and opened a transaction anew
+            why = "its own AddPartitionsToTxn came late"
         if transaction.status is Status.ONGOING:
             self._abort_for(transaction, now_ms, why)
             return {**refused, "error_code": CONCURRENT_TRANSACTIONS}

@@ -71,7 +71,7 @@ CASES = [
          "partition attribute unsupported type string. partition must be a(n) int"),
     Case("partition below 0", ("-1 as partition", V), None, "-1 is out of range", "Invalid partition: -1"),
     Case("partition not there", ("99 as partition", V), None, "has no partition 99", "not present in metadata after",
-         options={"kafka.max.block.ms": "1000"}),
+         options={"kafka.max.block.ms": "3000"}),
     Case("headers", (f"cast(array(struct('h', 'x'), struct('h', null)) as {HEADERS}) as headers", V),
          (0, None, b"v", (("h", b"x"), ("h", None)))),
     Case("headers null", (f"cast(null as {HEADERS}) as headers", V), STORED),
