@@ -298,8 +298,12 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def _python_threads() -> set[threading.Thread]:
-    """The threads that Python started; librdkafka's own ones show up as dummies when they call back."""
-    return {thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
+    """The threads that Python started; librdkafka's own ones show up as dummies when they call back.
+
+    Not those of py4j: Spark's JVM, which lives as long as this process, connects when it has something to say.
+    """
+    return {thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)
+            and not str(getattr(getattr(thread, "_target", None), "__module__", "")).startswith("py4j.")}
 
 
 def _wait_until_ended(threads: set[threading.Thread]) -> list[threading.Thread]:
