@@ -31,6 +31,7 @@ from pyproducer.common.records import MAX_PARTITION, NO_HEADERS, Header
 from pyproducer.spark.errors import ColumnError
 
 COLUMNS = ("key", "value", "topic", "partition", "headers")
+TIMESTAMP_COLUMN = "pyproducer.timestamp.column"
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 _HEADER_FIELDS = ["key", "value"]
 _NULL_HEADER = "Null header keys are not permitted"
@@ -84,7 +85,7 @@ class ColumnContract:
             raise ColumnError("topic option required when no 'topic' attribute is present. "
                               "Use the topic option for setting a topic." + _looks_like("topic", names))
         if timestamp_name is not None and timestamp_name not in names:
-            raise ColumnError(f"pyproducer.timestamp.column is {timestamp_name!r}, and there is no such column"
+            raise ColumnError(f"{TIMESTAMP_COLUMN} is {timestamp_name!r}, and there is no such column"
                               f"{_looks_like(timestamp_name, names)}")
         for name in ("key", "partition", "headers"):
             if name not in names and _looks_like(name, names):

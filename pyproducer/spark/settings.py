@@ -1,9 +1,9 @@
 """What a sink was given, checked on the driver: the settings of its workers' producers, and the sink's own.
 
-    topic                   the topic of every row; wins over the column
-    pyproducer.pool.size    how many producers a worker process keeps, 8
+    topic                         the topic of every row; wins over the column
+    pyproducer.pool.size          how many producers a worker process keeps, 8
     pyproducer.timestamp.column   which column has the records' timestamps; none
-    kafka.NAME, NAME        a setting of KafkaProducer; both spellings are one setting
+    kafka.NAME, NAME              a setting of KafkaProducer; both spellings are one setting
 
 Road:    KafkaSink(...), options of a data source -> [settings] -> sink -> pool
 Thread:  the driver's; immutable values.
@@ -26,11 +26,10 @@ from typing import Any
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.secrets import SecretText, SecretValue
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
-from pyproducer.spark.columns import COLUMNS
+from pyproducer.spark.columns import COLUMNS, TIMESTAMP_COLUMN
 
 PREFIX = "kafka."
 POOL_SIZE = "pyproducer.pool.size"
-TIMESTAMP_COLUMN = "pyproducer.timestamp.column"
 DEFAULT_POOL_SIZE = 8
 """More than one, as a worker serves several queries; few, as each has a thread and a connection for each broker."""
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyproducer.common.errors import ConfigError
 from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.spark.arrow import send_record_batches
-from pyproducer.spark.columns import HEADERS_TYPE, ColumnContract
+from pyproducer.spark.columns import HEADERS_TYPE, TIMESTAMP_COLUMN, ColumnContract
 from pyproducer.spark.driver_account import DriverAccount, TaskAccount
 from pyproducer.spark.foreach_writer import ForeachWriter
 from pyproducer.spark.pool import Lent, ProducerPool
@@ -49,9 +49,9 @@ class KafkaSink:
         stream.writeStream.foreach(sink.foreach_writer(stream.schema))    # update mode and real-time mode
 
     Columns: `value` (required), `key`, `topic`, `partition`, `headers`, as in Spark's own Kafka sink; and one of
-    timestamps, whichever `pyproducer.timestamp.column` names. Each worker
-    process keeps one producer for all its tasks of equal settings. A task ends after every one of its rows was
-    acknowledged, or fails with the count of those that were not; Spark then runs it again: delivery is at least once.
+    timestamps, whichever `pyproducer.timestamp.column` names. Each worker process keeps one producer for all its tasks
+    of equal settings. A task ends after every one of its rows was acknowledged, or fails with the count of those that
+    were not; Spark then runs it again: delivery is at least once.
 
     Args:
         props: Settings of KafkaProducer, `bootstrap.servers` among them, with or without `kafka.` before their names;
@@ -285,7 +285,7 @@ def _as_json(df: DataFrame, key: str | None, value: str | Sequence[str] | None,
     names = df.columns if value == "json" else list(value)
     if not names or len(set(names)) < len(names):
         raise ConfigError("value", value, "it names no column, or one twice")
-    others = (("key", key), ("pyproducer.timestamp.column", timestamp_name))
+    others = (("key", key), (TIMESTAMP_COLUMN, timestamp_name))
     for role, name in (*(("value", name) for name in names), *((role, name) for role, name in others if name)):
         if df.columns.count(name) != 1:
             raise ConfigError(role, name, f"the DataFrame has {df.columns.count(name)} columns of that name; there are "

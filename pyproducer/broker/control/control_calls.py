@@ -37,7 +37,8 @@ FAULT_LOOKS = FAULT_VALUES | {"await_count", "await_held"}
 FAULT_ACTIONS = frozenset({"acknowledge_without_append", "append_twice", "close", "delay", "drop", "error", "hold",
                            "swap", "throttle", "truncate", "wrong_correlation_id"})
 FAULT_ACTS = FAULT_ACTIONS | {"release", "remove"}
-_MOST_DIGITS = 18
+MOST_DIGITS = 18
+"""Of a number that is taken for one: Python does not read thousands of them."""
 _DO = "do"
 _JSON_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "an object"}
 
@@ -111,7 +112,7 @@ class ControlCalls:
     def _call_of_fault(self, path: str) -> Call | None:
         of_what, _, rest = path.partition("/")
         number, _, word = rest.partition("/")
-        if not (of_what == "faults" and number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS
+        if not (of_what == "faults" and number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS
                 and word in FAULT_LOOKS | FAULT_ACTS):
             return None
         fault = self._control.faults.fault(int(number))

@@ -28,7 +28,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from pyproducer.broker.control.control_calls import ControlCalls, NoSuchCallError
+from pyproducer.broker.control.control_calls import MOST_DIGITS, ControlCalls, NoSuchCallError
 from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import ConfigError, IllegalStateError, KafkaError, KafkaTimeoutError
 from pyproducer.common.loopback import is_loopback
@@ -36,7 +36,6 @@ from pyproducer.common.loopback import is_loopback
 _logger = logging.getLogger(__name__)
 _MOST_BYTES = 1 << 20
 _MOST_DISCARDED_BYTES = 64 << 20
-_MOST_DIGITS = 18
 _IDLE_S = 60
 
 
@@ -181,7 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> dict[str, Any]:
         length = self.headers.get("Content-Length", "0")
-        if not (length.isascii() and length.isdigit() and len(length) <= _MOST_DIGITS):
+        if not (length.isascii() and length.isdigit() and len(length) <= MOST_DIGITS):
             self._refuse(HTTPStatus.BAD_REQUEST, f"Content-Length {length[:100]!r} is no number of bytes")
         if self.headers.get("Transfer-Encoding") is not None:
             self._refuse(HTTPStatus.LENGTH_REQUIRED, "the body comes with a Content-Length, in one piece")
