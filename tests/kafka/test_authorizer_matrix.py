@@ -6,10 +6,8 @@ within the other, which is how a socket tells them.
 
 from __future__ import annotations
 
-import os
 import random
 import socket
-import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,8 +21,7 @@ from pyproducer.broker.request.peer_address import address_text
 from pyproducer.broker.request.request_context import KafkaPrincipal, RequestContext
 from pyproducer.network.x500_name import subject_name
 from pyproducer.protocol.header import RequestHeader
-from tests.support.kafka_jars import compile_java, java, kafka_classpath
-from tests.support.patience import PROGRAM_S
+from tests.support.kafka_jars import ask_java
 from tests.unit.network.test_x500_name import (
     BMP,
     CN,
@@ -87,14 +84,6 @@ def address_bytes(address: str) -> bytes:
     return socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
 
 
-def ask_java(lines: list[str]) -> list[str]:
-    classpath = os.pathsep.join([str(compile_java(SOURCE)), kafka_classpath()])
-    answer = subprocess.run([java(), "-cp", classpath, SOURCE.stem], input="\n".join(lines), capture_output=True,
-                            encoding="utf-8", env={**os.environ, "JAVA_TOOL_OPTIONS": "-Dfile.encoding=UTF-8"},
-                            timeout=PROGRAM_S, check=True)
-    return answer.stdout.splitlines()
-
-
 def lines_of(one: Rules) -> list[str]:
     lines = ["\t".join(("new", one.super_users, str(one.allows_all).lower()))]
     lines += ["\t".join(("rule", *map(str, rule))) for rule in one.rules]
@@ -123,7 +112,7 @@ def our_answers(one: Rules, directory: Path) -> list[bool]:
 def test_rules_when_300_sets_of_them_are_drawn_then_each_decision_is_kafkas(tmp_path: Path) -> None:
     chance = random.Random(41)
     sets = [drawn(chance) for _ in range(SETS)]
-    theirs = ask_java([line for one in sets for line in lines_of(one)])
+    theirs = ask_java(SOURCE, stdin="\n".join(line for one in sets for line in lines_of(one)))
     assert len(theirs) == SETS * QUESTIONS
     allowed = 0
     for number, one in enumerate(sets):
@@ -156,7 +145,7 @@ def drawn_subject(chance: random.Random) -> list[tuple[bytes, ...]]:
 def test_certificates_when_500_subjects_are_drawn_then_each_name_is_what_java_says() -> None:
     chance = random.Random(6)
     asked = [(mapping, drawn_subject(chance)) for mapping in MAPPINGS for _ in range(100)]
-    theirs = ask_java(["\t".join(("name", mapping, der(0x30, b"".join(
-        der(0x31, b"".join(part)) for part in parts)).hex())) for mapping, parts in asked])
+    theirs = ask_java(SOURCE, stdin="\n".join("\t".join(("name", mapping, der(0x30, b"".join(
+        der(0x31, b"".join(part)) for part in parts)).hex())) for mapping, parts in asked))
     ours = [SslPrincipalMapper(mapping).name_of(subject_name(certificate(*parts))) for mapping, parts in asked]
     assert ours == [None if line == "none" else bytes.fromhex(line).decode() for line in theirs]

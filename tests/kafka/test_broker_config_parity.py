@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,8 +19,7 @@ from pyproducer.common.settings.definition import (
 )
 from pyproducer.common.settings.parse import parse_value, value_text
 from pyproducer.common.settings.table import SettingTable
-from tests.support.kafka_jars import compile_java, java, kafka_classpath
-from tests.support.patience import PROGRAM_S
+from tests.support.kafka_jars import ask_java
 
 SOURCE = Path(__file__).resolve().parents[1] / "support" / "java" / "BrokerConfigParity.java"
 TABLES = {"broker": BROKER_CONFIG, "topic": TOPIC_CONFIG}
@@ -55,17 +52,14 @@ OTHER_BOUNDS = {
 }
 
 
-def ask_java(*arguments: str, stdin: str = "") -> list[list[str]]:
-    classpath = os.pathsep.join([str(compile_java(SOURCE)), kafka_classpath()])
-    answer = subprocess.run([java(), "-cp", classpath, SOURCE.stem, *arguments], input=stdin, capture_output=True,
-                            text=True, timeout=PROGRAM_S, check=True)
-    return [line.split("\t") for line in answer.stdout.splitlines()]
+def fields_of_java(*arguments: str, stdin: str = "") -> list[list[str]]:
+    return [line.split("\t") for line in ask_java(SOURCE, *arguments, stdin=stdin)]
 
 
 @pytest.fixture(scope="module", params=TABLES)
 def both(request: pytest.FixtureRequest) -> tuple[SettingTable, dict[str, list[str]]]:
     """One table, and Kafka's."""
-    return TABLES[request.param], {key: row for key, *row in ask_java(request.param)}
+    return TABLES[request.param], {key: row for key, *row in fields_of_java(request.param)}
 
 
 def shown_rule(setting: Setting) -> str:
@@ -151,5 +145,5 @@ def ours_of(table: SettingTable, line: str) -> list[str]:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_strings_when_parsed_by_both_then_taken_or_refused_alike(name: str) -> None:
-    answers = ask_java(name, "parse", stdin="\n".join(STRINGS[name]) + "\n")
+    answers = fields_of_java(name, "parse", stdin="\n".join(STRINGS[name]) + "\n")
     assert [ours_of(TABLES[name], line) for line in STRINGS[name]] == answers

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,8 +10,7 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.common.jaas import parse_jaas
 from pyproducer.common.settings.definition import NonEmpty, OneOf, Range, Setting, Support
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
-from tests.support.kafka_jars import compile_java, java, kafka_classpath
-from tests.support.patience import PROGRAM_S
+from tests.support.kafka_jars import ask_java
 
 SOURCE = Path(__file__).resolve().parents[1] / "support" / "java" / "ConfigParity.java"
 # Java has no default here; bytes pass through without a serializer, so ours is None.
@@ -22,16 +19,13 @@ JAVA_TABLE = {key: setting for key, setting in CONFIG_TABLE.items()
               if setting.support is not Support.OURS and not setting.since}
 
 
-def ask_java(*arguments: str, stdin: str = "") -> list[list[str]]:
-    classpath = os.pathsep.join([str(compile_java(SOURCE)), kafka_classpath()])
-    answer = subprocess.run([java(), "-cp", classpath, SOURCE.stem, *arguments], input=stdin, capture_output=True,
-                            text=True, timeout=PROGRAM_S, check=True)
-    return [line.split("\t") for line in answer.stdout.splitlines()]
+def fields_of_java(*arguments: str, stdin: str = "") -> list[list[str]]:
+    return [line.split("\t") for line in ask_java(SOURCE, *arguments, stdin=stdin)]
 
 
 @pytest.fixture(scope="module")
 def rows_of_java() -> dict[str, list[str]]:
-    return {key: row for key, *row in ask_java()}
+    return {key: row for key, *row in fields_of_java()}
 
 
 def shown_default(setting: Setting) -> str:
@@ -135,7 +129,7 @@ def comparable(value: str) -> str:
 
 
 def test_strings_when_parsed_by_both_then_taken_or_refused_alike() -> None:
-    answers = ask_java("parse", stdin="\n".join(STRINGS) + "\n")
+    answers = fields_of_java("parse", stdin="\n".join(STRINGS) + "\n")
     assert len(answers) == len(STRINGS)
     for line, (verdict, *rest) in zip(STRINGS, answers, strict=True):
         expected = [verdict] if verdict == "ERROR" else [verdict, comparable(rest[0]), *rest[1:]]
@@ -168,7 +162,7 @@ def our_jaas(text: str) -> list[str]:
 
 
 def test_jaas_when_parsed_by_both_then_taken_or_refused_alike() -> None:
-    answers = ask_java("jaas", stdin="\n".join(JAAS) + "\n")
+    answers = fields_of_java("jaas", stdin="\n".join(JAAS) + "\n")
     assert len(answers) == len(JAAS)
     for text, answer in zip(JAAS, answers, strict=True):
         expected = answer if answer[0] == "OK" else ["ERROR"]
@@ -200,7 +194,8 @@ def test_variables_when_resolved_by_both_then_the_same_values(tmp_path: Path, mo
     (tmp_path / "p").write_text("a\\ b = value of a key")
     lines = [line.replace("@", str(tmp_path)) for line in VARIABLES]
     # Providers of Java log to where the answers go.
-    answers = [answer for answer in ask_java("parse", stdin="\n".join(lines) + "\n") if answer[0] in ("OK", "ERROR")]
+    said = fields_of_java("parse", stdin="\n".join(lines) + "\n")
+    answers = [answer for answer in said if answer[0] in ("OK", "ERROR")]
     for line, (verdict, *rest) in zip(lines, answers, strict=True):
         expected = [verdict] if verdict == "ERROR" else [verdict, comparable(rest[0]), *rest[1:]]
         assert ours(line) == expected, (line, rest)

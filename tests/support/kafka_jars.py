@@ -126,6 +126,20 @@ def spark_connector_jars() -> list[Path]:
     return jars
 
 
+def ask_java(source: Path, *arguments: str, stdin: str = "") -> list[str]:
+    """Run the main method of one Java file with the broker's jars, and return the lines that it printed.
+
+    Args:
+        source: See `compile_java`, which says too what is raised.
+        arguments: Of the program.
+        stdin: What it reads, in UTF-8.
+    """
+    classpath = os.pathsep.join([str(compile_java(source)), kafka_classpath()])
+    answer = subprocess.run([java(), "-cp", classpath, source.stem, *arguments], input=stdin, capture_output=True,
+                            encoding="utf-8", timeout=PROGRAM_S, check=True)
+    return answer.stdout.splitlines()
+
+
 def compile_java(source: Path, classpath: str | None = None) -> Path:
     """Compile one Java file and return the folder of its classes; compiled again only when its text changes.
 
