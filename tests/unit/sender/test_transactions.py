@@ -21,6 +21,7 @@ from pyproducer.common.errors import (
     UnsupportedVersionError,
 )
 from pyproducer.record.batch_reader import read_batches
+from pyproducer.transaction.pending_call import PendingCall
 from pyproducer.transaction.transaction_state import TransactionState
 from tests.unit.sender.stepped_transactions import (
     ADD,
@@ -35,6 +36,16 @@ from tests.unit.sender.stepped_transactions import (
 
 UNINITIALIZED, INITIALIZING, READY, IN_TRANSACTION, PREPARED, COMMITTING, ABORTING, ABORTABLE, FATAL = TransactionState
 LEVELS = pytest.mark.parametrize("level", [0, 1, 2])
+
+
+def initializing() -> tuple[SteppedTransactions, PendingCall]:
+    """One whose InitProducerId is on its way, and the call that waits for it."""
+    producer = SteppedTransactions()
+    pending = producer.tx.initialize(None)
+    producer.turn()
+    producer.answer_own(FIND)
+    producer.turn()
+    return producer, pending
 
 
 def in_transaction(level: int = 2, **settings: Any) -> SteppedTransactions:
@@ -405,11 +416,7 @@ def test_init_when_several_refuse_us_in_one_turn_then_the_first_is_told() -> Non
 
 
 def test_init_when_it_is_answered_and_another_node_refuses_us_in_the_same_poll_then_the_answer_counts() -> None:
-    producer = SteppedTransactions()
-    pending = producer.tx.initialize(None)
-    producer.turn()
-    producer.answer_own(FIND)
-    producer.turn()
+    producer, pending = initializing()
     producer.answer_own(INIT)
     producer.metadata.refused_credentials(AuthenticationError("later"))
     producer.turn()
@@ -588,11 +595,7 @@ def test_init_when_it_timed_out_then_another_id_has_to_wait() -> None:
     (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, AuthorizationError),
     (ErrorCode.INVALID_TRANSACTION_TIMEOUT, KafkaError)])
 def test_init_when_it_is_refused_then_it_may_be_called_again(code: ErrorCode, kind: type[KafkaError]) -> None:
-    producer = SteppedTransactions()
-    pending = producer.tx.initialize(None)
-    producer.turn()
-    producer.answer_own(FIND)
-    producer.turn()
+    producer, pending = initializing()
     producer.answer_own(INIT, code)
     assert isinstance(pending.error, kind)
     assert producer.state is UNINITIALIZED
@@ -602,11 +605,7 @@ def test_init_when_it_is_refused_then_it_may_be_called_again(code: ErrorCode, ki
 
 def test_init_when_all_others_refuse_us_while_it_is_on_its_way_then_its_answer_counts() -> None:
     """It came to who was told already that there is no id, and the turn was torn: all connections were made anew."""
-    producer = SteppedTransactions()
-    pending = producer.tx.initialize(None)
-    producer.turn()
-    producer.answer_own(FIND)
-    producer.turn()
+    producer, pending = initializing()
     producer.metadata.refused_by_all(AuthenticationError("node 5: Invalid username or password"))
     producer.turn()
     assert (producer.state, pending.is_set) == (INITIALIZING, False)
@@ -615,11 +614,7 @@ def test_init_when_all_others_refuse_us_while_it_is_on_its_way_then_its_answer_c
 
 
 def test_init_when_its_answer_is_lost_and_nobody_takes_us_any_more_then_that_is_told() -> None:
-    producer = SteppedTransactions()
-    pending = producer.tx.initialize(None)
-    producer.turn()
-    producer.answer_own(FIND)
-    producer.turn()
+    producer, pending = initializing()
     producer.lose()
     producer.metadata.refused_by_all(AuthenticationError("node 5: Invalid username or password"))
     producer.turn()
