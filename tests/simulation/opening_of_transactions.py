@@ -34,17 +34,12 @@ class OpeningOfTransactions:
         name: Which one; see above.
         caller: Whose transactions they are.
         faults: Have the script.
-        sleep: Sleeps for so many ms.
-        send: Sends a record in a transaction to a partition, and says whether it was taken.
     """
 
-    def __init__(self, name: str, caller: TransactionalCaller, faults: Faults, sleep: Callable[[int], None],
-                 send: Callable[[Told, str, int], None]) -> None:
+    def __init__(self, name: str, caller: TransactionalCaller, faults: Faults) -> None:
         self._name = name
         self._caller = caller
         self._faults = faults
-        self._sleep = sleep
-        self._send = send
         self._topic = next(iter(faults.cluster.topics))
 
     def play(self) -> bool:
@@ -60,19 +55,19 @@ class OpeningOfTransactions:
         """Play what comes behind the last transaction of all."""
         if self._name == "late_add":
             self._caller.one_of(self._late(ApiKeys.ADD_PARTITIONS_TO_TXN))
-            self._sleep(2 * _LATE_MS)
+            self._caller.sleep_ms(2 * _LATE_MS)
 
     def _late(self, api_key: ApiKeys) -> Fill:
         def fill(told: Told) -> None:
             self._faults.late_requests[api_key] = _LATE_MS
-            self._send(told, self._topic, 0)
+            self._caller.send_to(told, self._topic, 0)
 
         return fill
 
     def _wait_for_it(self, told: Told) -> None:
-        self._send(told, self._topic, 0)
-        self._sleep(2 * _LATE_MS)
-        self._send(told, self._topic, 0)
+        self._caller.send_to(told, self._topic, 0)
+        self._caller.sleep_ms(2 * _LATE_MS)
+        self._caller.send_to(told, self._topic, 0)
 
     def _fail_twice(self, told: Told) -> None:
         script = self._faults.script
@@ -82,8 +77,8 @@ class OpeningOfTransactions:
             script[place] = deque((Scripted(_NOT_ALLOWED),))
         try:
             for place in places:
-                self._send(told, *place)
-            self._sleep(_LATE_MS)
+                self._caller.send_to(told, *place)
+            self._caller.sleep_ms(_LATE_MS)
         finally:
             for place in places:
                 script.pop(place, None)

@@ -116,7 +116,7 @@ class TransactionalCaller:
         self.producer: Any = make()
         name = workload._parameters.opening
         self._opening = None if name not in OPENINGS_OF_TRANSACTIONS else OpeningOfTransactions(
-            name, self, workload._faults, self._sleep_ms, self._send_to)
+            name, self, workload._faults)
 
     @property
     def _max_block_ms(self) -> int:
@@ -167,15 +167,11 @@ class TransactionalCaller:
         return False
 
     def _fill_and_end(self, told: Told, chance: random.Random, fill: Fill | None) -> None:
-        operations = (self._burst, self._burst, self._send_batch, self._flush, self._offsets, self._wait, self._sleep,
-                      self._send_too_large)
         try:
-            if fill is not None:
+            if fill is None:
+                self._fill(told, chance)
+            else:
                 fill(told)
-            for number in range(chance.choice((0, 1, 2, 4)) if fill is None else 0):
-                if not number:
-                    self._burst(told)
-                operations[int(chance.random() * len(operations))](told)
             way = chance.random()
             if way < 0.1:
                 self._call("prepare_transaction", lambda: self.producer.prepare_transaction(), told)
@@ -190,6 +186,14 @@ class TransactionalCaller:
         self._call("abort_transaction", lambda: self.producer.abort_transaction(), told)
         for record in told.records:
             record.may_be_seen = True
+
+    def _fill(self, told: Told, chance: random.Random) -> None:
+        operations = (self._burst, self._burst, self._send_batch, self._flush, self._offsets, self._wait, self._sleep,
+                      self._send_too_large)
+        for number in range(chance.choice((0, 1, 2, 4))):
+            if not number:
+                self._burst(told)
+            operations[int(chance.random() * len(operations))](told)
 
     def _live_again(self) -> bool:
         """Close a producer that cannot go on, and have another one; whether there were not too many."""
@@ -381,13 +385,15 @@ class TransactionalCaller:
             offsets, ConsumerGroupMetadata(group)), told)
         told.offsets.update(places)
 
-    def _send_to(self, told: Told, topic: str, partition: int) -> None:
+    def send_to(self, told: Told, topic: str, partition: int) -> None:
+        """Send a record in a transaction to a partition."""
         record = self._next(told, 20)
         record.topic, record.partition = topic, partition
         self._workload.send(record, None, None, with_callback=True)
         self._raise_if_refused(record.refused)
 
-    def _sleep_ms(self, ms: int) -> None:
+    def sleep_ms(self, ms: int) -> None:
+        """Do nothing for so long."""
         self._workload._clock.sleep(ms)
 
     def _sleep(self, _told: Told | None = None) -> None:
