@@ -24,7 +24,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import UNKNOWN_PARTITION
@@ -85,11 +85,12 @@ class Failure:
         is_settled: Whether somebody was told of all of them.
         is_in: Whether the tally has it.
         is_counted: Whether it is in the tally's counts.
+        number: The how manieth failure of the producer it is, from 1 on; 0 while it is not counted.
         period: Of which flush() it is.
     """
 
     __slots__ = ("count", "error", "is_accepted", "is_counted", "is_given_up", "is_in", "is_settled", "looked",
-                 "outcome", "partition", "period", "topic", "watched")
+                 "number", "outcome", "partition", "period", "topic", "watched")
 
     def __init__(self, topic: str, partition: int, count: int, error: KafkaError, *, watched: int,
                  is_accepted: bool = True) -> None:
@@ -105,6 +106,7 @@ class Failure:
         self.is_settled: bool = self.is_given_up
         self.is_in: bool = False
         self.is_counted: bool = False
+        self.number: int = 0
         self.period: int = 0
 
     @property
@@ -118,23 +120,59 @@ class Failure:
         return _words(self.error)
 
 
+class _Failures(NamedTuple):
+    """What had failed at one moment.
+
+    Attributes:
+        counts: How many records, by topic.
+        last_number: The number of the last failure, counted or not.
+        uncounted: The last failures: those that the sender had not counted, or was counting, in order.
+        counted_number: The number of the failure that it had counted last, or was counting.
+    """
+
+    counts: Mapping[str, Counts]
+    last_number: int
+    uncounted: list[Failure]
+    counted_number: int
+
+
 class Period:
     """The failures since a flush() ended.
 
     Attributes:
         number: Grows.
-        base: What had failed before, by topic.
-        first: The first failures.
+        base: What had failed before.
+        first: The first failures in it; the sender's, until it ends.
         following: The next period, once this one ended: a flush() that began earlier goes on there.
     """
 
     __slots__ = ("base", "first", "following", "number")
 
-    def __init__(self, number: int, base: Mapping[str, Counts]) -> None:
+    def __init__(self, number: int, base: _Failures) -> None:
         self.number: int = number
-        self.base: Mapping[str, Counts] = base
+        self.base: _Failures = base
         self.first: list[Failure] = []
         self.following: Period | None = None
+
+    def note(self, failure: Failure) -> None:
+        """Keep a failure that is counted in it, if it is one of the first; again is no error."""
+        if len(self.first) < MOST_FIRST and failure.number > self.base.last_number and failure not in self.first:
+            self.first.append(failure)
+
+    def end(self, seen: _Failures) -> None:
+        """Keep those that the sender did not count yet, if they are among the first: it will not note them any more."""
+        told_before = self.base.last_number - (seen.last_number - len(seen.uncounted))
+        new = seen.uncounted[max(0, told_before):][:MOST_FIRST]
+        self.first.extend(failure for failure in new if failure not in self.first)
+
+    def first_of(self, seen: _Failures) -> list[FailedRecords]:
+        """Return the first failures since it began, as far as they are among those that were seen."""
+        first: list[Failure] = []
+        period: Period | None = self
+        while period is not None and len(first) < MOST_FIRST:
+            first.extend(failure for failure in period.first if failure.number <= seen.last_number)
+            period = period.following
+        return [_told(failure, failure.count) for failure in first[:MOST_FIRST]]
 
 
 class _Sums:
@@ -185,7 +223,8 @@ class DeliveryTally:
         self._open: dict[Failure, weakref.ref[Any]] = {}  # those with futures, and what holds these
         self._gone: deque[Failure] = deque()  # those whose futures went
         self._judged: deque[tuple[int, Failure]] = deque()  # the same, and when they are unretrieved; the sender's
-        self._period = Period(0, {})
+        self._counted_number = 0  # of the failure that was counted last; the sender's
+        self._period = Period(0, _Failures({}, 0, [], 0))
         self._has_ended = False
         self._lock = locks.rlock()  # guards _left, and the change of _period
         self._left = _Sums()  # unretrieved ones that the next flush() or close() raises for
@@ -210,13 +249,8 @@ class DeliveryTally:
         """Take in a failure, whose futures hold `holder`; again is no error. Thread: any."""
         if failure.is_in:
             return
-        period = self._period
-        if len(period.first) < MOST_FIRST:
-            period.first.append(failure)
         self._inbox.append(failure)
         self.is_busy = True
-        if self._period is not period:  # a flush ended it meanwhile, and may have counted before this came
-            self._period.first.append(failure)
         self.watch(failure, holder)
         failure.is_in = True
         if not failure.is_accepted and len(self._inbox) == 1:
@@ -286,6 +320,9 @@ class DeliveryTally:
     def _count(self, failure: Failure) -> None:
         if failure.is_counted:
             return
+        failure.number = failure.number or self._counted_number + 1
+        self._counted_number = failure.number  # first: who ends the period meanwhile sees it, and looks once more
+        self._period.note(failure)
         topic = _row_of(self._failed, failure.topic)
         row = self._failed.get(topic)
         if row is None:
@@ -331,7 +368,8 @@ class DeliveryTally:
     @property
     def period(self) -> Period:
         """What a flush() that begins now is about."""
-        return self._period
+        with self._lock:  # not one that another flush() is about to end once more
+            return self._period
 
     def end_flush(self, period: Period, *, raises_all: bool) -> DeliveryFailedError | None:
         """End the period of a flush(), and return what it raises, if anything.
@@ -343,10 +381,7 @@ class DeliveryTally:
         opened, counts, first = self.end_period(period)
         failed = None
         if raises_all:
-            topics = _difference(counts, period.base)
-            if topics and not first:
-                first = self._last_of(topics)
-            failed = _error("since the last flush()", topics, first)
+            failed = _error("since the last flush()", _difference(counts, period.base.counts), first)
             if failed is not None:
                 for failure in opened:
                     if failure.period >= period.number:
@@ -359,24 +394,8 @@ class DeliveryTally:
             self._wake()  # nobody raises for these any more
         return failed
 
-    def _failed_since(self, period: Period) -> tuple[dict[str, Counts], list[FailedRecords]]:
-        """Return how many records failed so far, and of those since a period began the first failures: all counted."""
-        counts = self._failed_counts()
-        while True:
-            first = _first_of(period, list(self._inbox))
-            now = self._failed_counts()
-            if now == counts:
-                return counts, first
-            counts = now  # more came meanwhile, and some of them may be in `first`
-
-    def _last_of(self, topics: Mapping[str, Counts]) -> list[FailedRecords]:
-        """Return the last failure of each topic: where a failure came as the period before ended, it has no first."""
-        last = {topic: row[1] for topic, row in dict(self._failed).items()}
-        last |= {_row_of(self._failed, failure.topic): failure for failure in list(self._inbox)}
-        return [_told(last[topic], min(last[topic].count, sum(counts)))
-                for topic, counts in list(topics.items())[:MOST_FIRST]]
-
-    def end_period(self, since: Period | None = None) -> tuple[list[Failure], dict[str, Counts], list[FailedRecords]]:
+    def end_period(self, since: Period | None = None) -> tuple[list[Failure], Mapping[str, Counts],
+                                                               list[FailedRecords]]:
         """Have the next flush() speak of what fails from now on.
 
         Args:
@@ -385,15 +404,18 @@ class DeliveryTally:
         Returns:
             What is open, the counts so far, and the first failures.
         """
-        while True:  # else another flush() came in between, and what it told is not to be told by the next
-            ending = self._period
-            opened = list(self._open)  # first: of these each is in the counts that are read next
-            counts, first = self._failed_since(since or ending)
-            following = Period(ending.number + 1, counts)
-            with self._lock:
-                if self._period is ending:
-                    ending.following = self._period = following
-                    return opened, counts, first
+        with self._lock:  # one flush() after the other: what one told is not to be told by the next
+            since = since or self._period
+            while True:
+                ending = self._period
+                opened = list(self._open)  # first: each of these is in what is seen next
+                seen = self._so_far()
+                ending.following = self._period = Period(ending.number + 1, seen)
+                ending.end(seen)
+                if self._counted_number == seen.counted_number:
+                    return opened, seen.counts, since.first_of(seen)
+                # The sender went on, and may have noted in what ended then a failure that is of the next period: so
+                # that begins behind it, too.
 
     def take_unseen(self) -> DeliveryFailedError | None:
         """Return the error for all failures that nobody looked at so far, if there are any; they are settled."""
@@ -415,28 +437,30 @@ class DeliveryTally:
 
     def summary(self) -> DeliverySummary:
         """Return what became of all records so far. Thread: any."""
-        failed = self._failed_counts()
+        failed = self._so_far().counts
         stored = dict(self._stored)
         topics = {topic: TopicDeliveries(stored[topic][0] if topic in stored else 0,
                                          _by_outcome(failed.get(topic, _NONE)))
                   for topic in sorted(stored.keys() | failed.keys())}
         return DeliverySummary(sum(topic.delivered for topic in topics.values()), _total(failed), topics)
 
-    def _failed_counts(self) -> dict[str, Counts]:
-        """Return how many records failed so far, by topic, those that the sender did not count yet included."""
+    def _so_far(self) -> _Failures:
+        """Return what failed so far, what the sender did not count yet included."""
         while True:
+            number = self._counted_number
             uncounted = [failure for failure in dict.fromkeys(list(self._inbox)) if not failure.is_counted]
             rows = dict(self._failed)
-            # One that the sender counted in between may be in `rows` or not.
-            if not any(failure.is_counted for failure in uncounted):
+            if self._counted_number == number:
                 break
         counts = {topic: row[0] for topic, row in rows.items()}
         for failure in uncounted:  # in the order in which the sender will count them, so each in the same row
             topic = _row_of(counts, failure.topic)
             row = rows.get(topic)
-            if row is None or row[1] is not failure:  # else the sender was interrupted behind the count
+            if row is None or row[1] is not failure:  # else the sender is, or was interrupted, behind the count
                 counts[topic] = _plus(counts.get(topic, _NONE), failure.outcome, failure.count)
-        return counts
+        # One that the sender is in the middle of has its number already, perhaps.
+        new_count = sum(not 0 < failure.number <= number for failure in uncounted)
+        return _Failures(counts, number + new_count, uncounted, number)
 
     def _note_who_waits(self) -> None:
         """Whoever waits for a future is about to look at it."""
@@ -494,17 +518,6 @@ def _total(topics: Mapping[str, Counts]) -> dict[str, int]:
         for outcome, count in zip(OUTCOMES, counts, strict=True):
             total[outcome] += count
     return total
-
-
-def _first_of(period: Period, inbox: list[Failure]) -> list[FailedRecords]:
-    """Return the first failures since a period began, without one that is not in the inbox yet."""
-    first: dict[Failure, None] = {}
-    following: Period | None = period
-    while following is not None and len(first) < MOST_FIRST:
-        first.update(dict.fromkeys(following.first))
-        following = following.following
-    return [_told(failure, failure.count) for failure in list(first)[:MOST_FIRST]
-            if failure.is_counted or failure in inbox]
 
 
 def _told(failure: Failure, count: int) -> FailedRecords:

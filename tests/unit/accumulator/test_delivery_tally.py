@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 import sys
-from collections import deque
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +15,7 @@ from pyproducer.accumulator import delivery_tally
 from pyproducer.accumulator.delivery_tally import _MOST_GONE, GRACE_MS, MOST_FIRST, DeliveryTally, Failure, NoTally
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.delivery_summary import OTHER_TOPICS
-from pyproducer.common.errors import KafkaError, RecordRejectedError
+from pyproducer.common.errors import DeliveryFailedError, KafkaError, RecordRejectedError
 from pyproducer.common.limited_log import MOST_LINES, WINDOW_MS
 
 
@@ -197,27 +197,6 @@ def test_end_flush_when_outcomes_differ_then_its_own_is_the_worst(outcomes: list
     assert len(kept) == sum(failed.failed.values())
 
 
-@pytest.mark.parametrize("count_before", [0, MOST_FIRST])
-def test_end_flush_when_the_one_before_ended_in_the_middle_of_a_failure_then_it_says_why(count_before: int) -> None:
-    """'1 record(s) failed since the last flush() (1 not_sent)', and not a word of which or why."""
-    tally = DeliveryTally()
-    before = [fail(tally) for _ in range(count_before)]
-    raised = []
-
-    class Inbox(deque[Failure]):
-        def append(self, failure: Failure) -> None:
-            assert (tally.end_flush(tally.period, raises_all=True) is None) is not bool(before)
-            super().append(failure)
-            raised.append(tally.end_flush(tally.period, raises_all=True))
-
-    tally._inbox = Inbox(tally._inbox)
-    fail(tally, text="this is why")
-    (error,) = raised
-    assert error is not None
-    assert ("this is why" in str(error), [told.count for told in error.errors]) == (True, [1])
-    assert tally.end_flush(tally.period, raises_all=True) is None
-
-
 def test_end_flush_when_another_flush_ended_meanwhile_then_both_tell_what_failed() -> None:
     """One thread flushes without raising: the other one's flush must not return as if all were well."""
     tally = DeliveryTally()
@@ -232,64 +211,101 @@ def test_end_flush_when_another_flush_ended_meanwhile_then_both_tell_what_failed
     assert kept
 
 
-def test_end_flush_when_another_one_comes_in_the_middle_then_the_next_tells_only_of_what_came_since() -> None:
-    """The slower of two threads wrote what it had counted before: what the other one told of was told once more."""
+class Told:
+    """What errors of flush() told, together."""
+
+    def __init__(self) -> None:
+        self.count: int = 0
+        self.texts: list[str] = []
+
+    def add(self, error: DeliveryFailedError | None) -> None:
+        if error is None:
+            return
+        count = sum(error.failed.values())
+        described = sum(told.count for told in error.errors)
+        assert described == count or (len(error.errors) == MOST_FIRST and described < count)
+        self.count += count
+        self.texts += [str(told.error) for told in error.errors]
+
+
+def do_at(line_count: int, act: Callable[[], object], done: list[int]) -> Any:
+    """A trace function that acts once, before the n-th line of the tally's own file, as another thread would."""
+    left = line_count
+
+    def trace(frame: Any, event: str, _argument: Any) -> Any:
+        nonlocal left
+        if not frame.f_code.co_filename.endswith("delivery_tally.py"):
+            return None
+        if event == "line":
+            left -= 1
+            if left < 0 and not done:
+                done.append(line_count)
+                act()
+        return trace
+    return trace
+
+
+@pytest.mark.parametrize("who", ["a failure comes", "the sender counts one", "the sender counts many", "flush"])
+@pytest.mark.parametrize("backlog", [0, 1, MOST_FIRST])
+def test_end_flush_when_something_happens_at_any_line_then_each_failure_is_told_once(who: str, backlog: int) -> None:
+    """What an error describes is what it counts, and the errors of all flushes together tell each failure once.
+
+    Failures that a flush had told were listed again by the next; others were counted, and described by none.
+    """
+    assert any(not _tell_once(who, backlog, line) for line in range(2000)), "the call came to its end"
+
+
+def _tell_once(who: str, backlog: int, line: int) -> bool:
+    """Do something at a line of a flush, or flush at a line of the sender's; return whether it came to that line."""
+    tally, told = DeliveryTally(), Told()
+    kept: list[object] = []
+    done: list[int] = []
+
+    def more(count: int) -> None:
+        for _ in range(count):
+            kept.append(fail(tally, topic="tu"[len(kept) % 2], text=f"error {len(kept)}"))
+
+    def count(new_count: int) -> None:
+        more(new_count)
+        tally.step(0)
+
+    def flush() -> None:
+        told.add(tally.end_flush(tally.period, raises_all=True))
+
+    act = {"a failure comes": lambda: more(1), "the sender counts one": lambda: count(1),
+           "the sender counts many": lambda: count(2 * MOST_FIRST), "flush": flush}[who]
+    in_the_middle_of = (lambda: count(1)) if who == "flush" else flush
+    count(3)
+    more(backlog)
+    before = sys.gettrace()
+    sys.settrace(do_at(line, act, done))
+    try:
+        in_the_middle_of()
+    finally:
+        sys.settrace(before)
+    flush()
+    count(2)
+    flush()
+    assert told.count == len(kept), line
+    assert len(told.texts) == len(set(told.texts)), line
+    assert tally.end_flush(tally.period, raises_all=True) is None
+    return bool(done)
+
+
+def test_end_flush_when_topics_are_more_than_have_a_row_then_it_counts_and_describes_all(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the first topic without a row of its own: KeyError '(others)'."""
+    monkeypatch.setattr(delivery_tally, "MOST_TOPICS", 3)
     tally = DeliveryTally()
-    kept = []
-    count = tally._failed_counts
-
-    def count_late() -> Any:
-        counts = count()
-        tally._failed_counts = count  # type: ignore[method-assign]
-        kept.append(fail(tally, text="told by the other"))
-        other = tally.end_flush(tally.period, raises_all=True)
-        assert other is not None
-        assert other.failed["rejected"] == 1
-        return counts
-
-    tally._failed_counts = count_late  # type: ignore[method-assign]
-    assert tally.end_flush(tally.period, raises_all=False) is None
-    period = tally.period
-    kept.append(fail(tally, "unknown", text="new"))
-    failed = tally.end_flush(period, raises_all=True)
-    assert failed is not None
-    assert failed.failed == {"not_sent": 0, "rejected": 0, "unknown": 1}
-    assert [str(one.error) for one in failed.errors] == ["new"]
-
-
-def test_end_flush_when_it_comes_in_the_middle_of_a_failure_then_that_is_described_by_the_next() -> None:
-    """It was counted in the next period and described in the one that was over: `errors` of the next was empty."""
-    tally = DeliveryTally()
-
-    class Interrupted(list[Failure]):
-        def append(self, one: Failure) -> None:
-            super().append(one)
-            assert tally.end_flush(tally.period, raises_all=True) is None, "it does not count yet"
-
-    tally.period.first = Interrupted()
-    kept = fail(tally, text="in the middle")
-    failed = tally.end_flush(tally.period, raises_all=True)
-    assert failed is not None
-    assert [str(one.error) for one in failed.errors] == ["in the middle"]
-    assert kept
-
-
-def test_end_flush_when_records_fail_while_it_counts_then_it_describes_none_that_it_did_not_count() -> None:
-    """The counts were read first, and what failed until the first failures were looked at was among those."""
-    tally = DeliveryTally()
-    kept = [fail(tally, text="counted")]
-    count = tally._failed_counts
-
-    def count_late() -> Any:
-        counts = count()
-        if len(kept) < 3:
-            kept.append(fail(tally, text="meanwhile"))
-        return counts
-
-    tally._failed_counts = count_late  # type: ignore[method-assign]
-    failed = tally.end_flush(tally.period, raises_all=True)
-    assert failed is not None
-    assert sum(one.count for one in failed.errors) == sum(failed.failed.values()) == 3
+    kept = [fail(tally, topic=f"t{number}") for number in range(2)]
+    tally.step(0)
+    kept += [fail(tally, topic=f"t{number}") for number in range(2, 6)]
+    for _ in range(2):
+        told = Told()
+        told.add(tally.end_flush(tally.period, raises_all=True))
+        assert told.count == 6
+        tally.step(0)
+        kept += [fail(tally, topic=f"u{number}") for number in range(6)]
 
 
 def test_end_flush_when_an_error_is_the_applications_own_then_it_is_told_as_text_and_pickles() -> None:
