@@ -23,6 +23,7 @@ from pyproducer.common.records import ensure_callable
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.waiting import Cell, Waiters
 from pyproducer.hotpath import store_rows
+from pyproducer.transaction.transactions import OpenTransaction
 
 log: SenderLog = sender_log(__name__)
 
@@ -118,10 +119,14 @@ class BatchFuture:
         "_metadata",
         "_told",
         "_untold",
+        "within",
     )
 
-    def __init__(self, topic: str, partitions: array[int], timestamps: array[int], life: Life = UNOWNED) -> None:
+    def __init__(self, topic: str, partitions: array[int], timestamps: array[int], life: Life = UNOWNED,
+                 within: OpenTransaction | None = None) -> None:
         count = len(partitions)
+        # The transaction that its rows belong to, until they are handed over; the caller's.
+        self.within: OpenTransaction | None = within
         self._lock = life.futures_lock  # guards _left, _told, _errors, _is_done, _callbacks, _concurrent_state
         self._left = count + 1  # the call itself is the one more, so that no future is done while rows are handed over
         # By a range's first row: how many rows it told of. Who failed half way in telling tells again, and its rows
@@ -286,6 +291,7 @@ class BatchFuture:
 
     def on_handed_over(self) -> None:
         """Say that no more rows come; the caller's, once."""
+        self.within = None
         self._count_done(None, 1)
 
     def on_stored(self, rows: RowRange, base_offset: int, log_append_time: int) -> None:

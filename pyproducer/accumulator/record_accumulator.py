@@ -36,6 +36,7 @@ from pyproducer.common.waiting import is_owned, release_in_child
 from pyproducer.hotpath import HEADER_SIZE_BYTES, ORDER, Ledger
 from pyproducer.record.compression import Compressor, NoCompressor
 from pyproducer.transaction.transaction_manager import TransactionManager
+from pyproducer.transaction.transactions import OpenTransaction
 
 log: SenderLog = sender_log(__name__)
 
@@ -167,7 +168,7 @@ class RecordAccumulator:
 
     def _append_record(self, owner: Partition, record: SerializedRecord, place: Place | None) -> AppendResult | int:
         """Append to the open batch, or to a new one; see `_append_with_memory`. With the partition's lock held."""
-        self.ensure_takes_records()
+        self.ensure_takes_records(record.within)
         last, size_bytes = owner.open_batch(), record.size_bytes
         if last is not None:
             future = last.append(record)
@@ -239,7 +240,7 @@ class RecordAccumulator:
     def _append_rows(self, owner: Partition, rows: BatchRows, start: int, end: int,
                      place: Place | None) -> AppendRowsResult | int:
         """Append to the open batch, or to a new one; see `_append_with_memory`. With the partition's lock held."""
-        self.ensure_takes_records()
+        self.ensure_takes_records(rows.future.within)
         last = owner.open_batch()
         if last is not None:
             count = last.append_rows(rows, start, end)
@@ -262,16 +263,19 @@ class RecordAccumulator:
         appended: Appended = self._life.run(call, self._append, owner, attempt, max_block_ms)
         return appended
 
-    def ensure_takes_records(self) -> None:
+    def ensure_takes_records(self, within: OpenTransaction | None) -> None:
         """Do nothing while records are taken; with the lock held of what takes the record.
 
+        Args:
+            within: The transaction that it belongs to, as a row of a send_batch() does; None for a send().
+
         Raises:
-            IllegalStateError: The producer is closed, or no transaction is open. Not sent.
+            IllegalStateError: The producer is closed, or no transaction is open, or another one. Not sent.
         """
         if self.is_closed:
             raise self._life.refusal()
         if self._transactions is not None:
-            self._transactions.ensure_may_send()
+            self._transactions.ensure_may_send(within)
 
     def ensure_in_no_step(self, call: str, *locks: RLock) -> None:
         """Refuse a call out of a finalizer that came in the middle of a step of the sender's; that is not noted.

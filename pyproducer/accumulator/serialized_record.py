@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.records import Header
+from pyproducer.transaction.transactions import OpenTransaction
 
 
 class SerializedRecord(NamedTuple):
@@ -27,6 +28,7 @@ class SerializedRecord(NamedTuple):
         headers: Pairs of str and bytes or None.
         on_completion: Called with (metadata, None) or (None, exception) on the sender thread.
         size_bytes: Its `record_size_upper_bound`.
+        within: The transaction that it belongs to; None where that is the one that is open when a batch takes it.
     """
 
     topic: str
@@ -39,3 +41,4 @@ class SerializedRecord(NamedTuple):
     headers: tuple[Header, ...]
     on_completion: OnCompletion | None
     size_bytes: int
+    within: OpenTransaction | None = None

@@ -240,7 +240,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
 
         Blocks up to max.block.ms in all while buffer.memory is exhausted. Rows that were accepted by then stay
         accepted; the others have a BufferExhaustedError in the result's `errors`. So it is with a transaction that
-        fails in the middle of the call. As with send(), rows for a topic that is not known yet wait for it after the
+        fails, or is ended by another thread, in the middle of the call: no row goes into another one than that in which
+        the call began. As with send(), rows for a topic that is not known yet wait for it after the
         call.
 
         Args:

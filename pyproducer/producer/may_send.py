@@ -12,7 +12,7 @@ Source:  Java KafkaProducer.throwIfProducerClosed, TransactionManager.maybeAddPa
 from __future__ import annotations
 
 from pyproducer.accumulator.life import Life
-from pyproducer.transaction.transactions import Transactions
+from pyproducer.transaction.transactions import OpenTransaction, Transactions
 
 
 class MaySend:
@@ -34,14 +34,32 @@ class MaySend:
         """Whether records may be sent."""
         return self._life.is_open and (self._transactions is None or self._transactions.takes_records)
 
-    def ensure(self) -> None:
+    def ensure(self, within: OpenTransaction | None = None) -> None:
         """Do nothing while records may be sent.
 
+        Args:
+            within: The transaction that they belong to, as rows of a send_batch() do; None for a send().
+
         Raises:
-            IllegalStateError: The producer is closed, forked or dead, or no transaction is open. Not sent.
+            IllegalStateError: The producer is closed, forked or dead, or no transaction is open, or another one. Not
+                sent.
             AbortableTransactionError: The transaction can only be aborted. Not sent.
             FatalProducerError: The producer can only be closed. Not sent.
         """
         self._life.ensure_open()
         if self._transactions is not None:
-            self._transactions.ensure_may_send()
+            self._transactions.ensure_may_send(within)
+
+    def begin_batch(self) -> OpenTransaction | None:
+        """Return the transaction that all rows of a send_batch() that begins now belong to; None without transactions.
+
+        Raises:
+            IllegalStateError: As `ensure`, and so are the others.
+            AbortableTransactionError: The same.
+            FatalProducerError: The same.
+        """
+        self._life.ensure_open()
+        if self._transactions is None:
+            return None
+        self._transactions.ensure_may_send(is_batch=True)
+        return self._transactions.current  # now: if this is another one already, the call begins in that

@@ -79,7 +79,7 @@ class BatchSender:
     def send(self, topic: str, values: Any, keys: Any, headers: Any, timestamps: Any, partitions: Any) -> BatchFuture:
         """Take the columns of a call; see KafkaProducer.send_batch."""
         sender = self._record_sender
-        sender.may_send.ensure()
+        within = sender.may_send.begin_batch()
         if self._life.is_inside_call:
             raise self._life.nested("send_batch()")
         topic = to_topic(topic)
@@ -89,14 +89,14 @@ class BatchSender:
         if (sender.interceptors or sender.key_serializer is not None or sender.value_serializer is not None
                 or type(partitioner) is not DefaultPartitioner):
             return send_rows(sender, topic, values, keys, headers, timestamps, partitions, self._clock, self._life,
-                             created, deadline_ms)
+                             created, deadline_ms, within)
         columns = read_columns(values, keys, headers, timestamps, partitions, created,
                                lambda part, data: sender.serialize_part(None, topic, [], data, part))
         for chunk in columns.chunks:
             row = chunk.first_above(sender.max_record_bytes)
             if row >= 0:
                 raise sender.too_large(topic, chunk.size_upper_bound(row), f"Row {row}: ")
-        future = BatchFuture(topic, columns.partitions, columns.timestamps, self._life)
+        future = BatchFuture(topic, columns.partitions, columns.timestamps, self._life, within)
         if columns.chunks:
             try:
                 self._send(topic, columns, partitions is not None, partitioner, future, deadline_ms)
@@ -138,7 +138,7 @@ class BatchSender:
                 try:
                     entered = sender.enter_room(SerializedRecord(
                         topic, None if places[row] < 0 else places[row], columns.timestamps[row], key, key, value,
-                        value, headers, row_callback(sender, future, row), chunk.size_upper_bound(row)),
+                        value, headers, row_callback(future, row), chunk.size_upper_bound(row), future.within),
                         self._left_ms(deadline_ms))
                 except (KafkaTimeoutError, ApiError, AuthenticationError, IllegalStateError) as error:
                     future.on_refused(range(row, len(places)), error)
@@ -192,7 +192,7 @@ class BatchSender:
                 try:
                     sender.hand_over(SerializedRecord(
                         topic, columns.partitions[row], columns.timestamps[row], key, key, value, value, headers,
-                        row_callback(sender, future, row), chunk.size_upper_bound(row)),
+                        row_callback(future, row), chunk.size_upper_bound(row), future.within),
                         self._left_ms(deadline_ms), sender.choose_partition)
                 except REFUSES_THE_REST as error:
                     return error, array("i", waiting[position:])

@@ -29,6 +29,7 @@ from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.producer.columns import ensure_length, int_column, to_items
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.partitioners import OUR_PARTITIONERS
+from pyproducer.transaction.transactions import OpenTransaction
 
 # What concerns all rows that were not handed over yet: no memory, and a producer or a transaction that takes none.
 REFUSES_THE_REST = (BufferExhaustedError, IllegalStateError, AbortableTransactionError, FatalProducerError)
@@ -42,10 +43,11 @@ class _Row(NamedTuple):
     value_bytes: bytes | None
     headers: tuple[Header, ...]
     size_bytes: int
+    on_completion: OnCompletion
 
 
 def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers: Any, timestamps: Any, partitions: Any,
-              clock: Clock, life: Life, created: int, deadline_ms: int) -> BatchFuture:
+              clock: Clock, life: Life, created: int, deadline_ms: int, within: OpenTransaction | None) -> BatchFuture:
     """Send columns row by row; see KafkaProducer.send_batch.
 
     Args:
@@ -60,6 +62,7 @@ def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers:
         life: The producer's.
         created: Epoch ms of the call.
         deadline_ms: Monotonic ms at which waiting ends.
+        within: The transaction that the rows belong to, or None.
 
     Raises:
         SerializationError: A serializer failed. Nothing was sent.
@@ -85,13 +88,13 @@ def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers:
             raise TypeError(f"headers, row {row}: {error}") from None
         if times[row] < 0:
             times[row] = created
-    rows = _serialize(sender, records)
-    future = BatchFuture(topic, places, times, life)
+    future = BatchFuture(topic, places, times, life, within)
+    rows = _serialize(sender, records, future)
     for row, prepared in enumerate(rows):
         # What is caught is what the road itself raises: any other exception comes from outside, as an alarm does, and
         # a row that was handed over must not be told a second time.
         try:
-            outcome = _hand_over(sender, prepared, row_callback(sender, future, row), clock, created, deadline_ms,
+            outcome = _hand_over(sender, prepared, clock, created, deadline_ms, within,
                                  partial(places.__setitem__, row))
             partition = outcome.topic_partition.partition
             if partition != UNKNOWN_PARTITION:
@@ -109,13 +112,15 @@ def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers:
     return future
 
 
-def _serialize(sender: RecordSender, records: Sequence[ProducerRecord]) -> list[_Row]:
+def _serialize(sender: RecordSender, records: Sequence[ProducerRecord], future: BatchFuture) -> list[_Row]:
     """Return what is to be sent. When a row fails, the interceptors of those before it hear of it, and it is raised."""
     rows: list[_Row] = []
+    is_intercepted = sender.sees_every_record or bool(sender.interceptors)
     for number, record in enumerate(records):
+        on_completion = row_callback(future, number)
         try:
-            if sender.interceptors:
-                record = sender.interceptors.on_send(record)
+            if is_intercepted:
+                record, on_completion = sender.intercept(record, on_completion)
             key_bytes, value_bytes, headers = sender.serialize(record.topic, record.headers, record.key, record.value)
             size_bytes = record_size_upper_bound(key_bytes, value_bytes, headers)
             if size_bytes > sender.max_record_bytes:
@@ -125,7 +130,7 @@ def _serialize(sender: RecordSender, records: Sequence[ProducerRecord]) -> list[
                 for heard in (*(row.record for row in rows), record):
                     sender.interceptors.on_send_error(heard, _place(heard), error)
             raise
-        rows.append(_Row(record, key_bytes, value_bytes, headers, size_bytes))
+        rows.append(_Row(record, key_bytes, value_bytes, headers, size_bytes, on_completion))
     return rows
 
 
@@ -137,8 +142,8 @@ class _PartitionerError(Exception):
         self.why = why
 
 
-def _hand_over(sender: RecordSender, row: _Row, on_completion: OnCompletion, clock: Clock, created: int,
-               deadline_ms: int, on_chosen: Callable[[int], None]) -> ProduceRequestResult:
+def _hand_over(sender: RecordSender, row: _Row, clock: Clock, created: int, deadline_ms: int,
+               within: OpenTransaction | None, on_chosen: Callable[[int], None]) -> ProduceRequestResult:
     """Hand a row over; return the outcome of the batch that it is in, or of the row alone while it waits for one."""
     record = row.record
 
@@ -154,17 +159,15 @@ def _hand_over(sender: RecordSender, row: _Row, on_completion: OnCompletion, clo
 
     future = sender.hand_over(SerializedRecord(
         record.topic, record.partition, created if record.timestamp is None else record.timestamp, record.key,
-        row.key_bytes, record.value, row.value_bytes, row.headers, on_completion, row.size_bytes),
+        row.key_bytes, record.value, row.value_bytes, row.headers, row.on_completion, row.size_bytes, within),
         _left_ms(clock, deadline_ms), choose)
     outcome: ProduceRequestResult = future._result
     return outcome
 
 
-def row_callback(sender: RecordSender, future: BatchFuture, row: int) -> OnCompletion:
+def row_callback(future: BatchFuture, row: int) -> OnCompletion:
     """Return the callback of a row that has a future of its own: it tells that of the call."""
     def acknowledged(metadata: RecordMetadata | None, exception: BaseException | None) -> None:
-        if sender.interceptors:
-            sender.interceptors.on_acknowledgement(metadata, exception)
         if metadata is not None:
             future.on_row(row, metadata.partition, metadata.offset, metadata.timestamp)
         elif exception is not None:

@@ -149,7 +149,7 @@ class WaitingRoom:
         try:
             while True:
                 with self._waiting.lock:
-                    self._accumulator.ensure_takes_records()
+                    self._accumulator.ensure_takes_records(record.within)
                     queue = self._queue_to_wait_in(topic, partition, now_ms)
                     if queue is None:
                         return None

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -50,7 +49,6 @@ from pyproducer.hotpath import HEADER_SIZE_BYTES, Acknowledgement, ProducerBase,
 from pyproducer.observe.catalog import PARTITION
 from pyproducer.observe.registry import Registry
 from pyproducer.observe.why import Material, Setting, Why, explain
-from pyproducer.producer.columns import ensure_length, to_items
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.interceptors import resolve_interceptors
@@ -59,6 +57,7 @@ from pyproducer.producer.live_view import PartitionState
 from pyproducer.producer.may_send import MaySend
 from pyproducer.producer.metrics import ProducerMetrics, metrics_of
 from pyproducer.producer.partitioners import resolve_partitioner
+from pyproducer.producer.send_rows import send_rows
 from pyproducer.producer.serializers import resolve_serializer
 from pyproducer.producer.transaction_calls import TransactionBlock
 from pyproducer.producer.why import save_to
@@ -125,9 +124,15 @@ class _Sender(RecordSender):
     def hand_over(self, record: SerializedRecord, max_block_ms: int | None = None,
                   choose: Any = None) -> FutureRecordMetadata:
         """Keep a record where a batch would take it."""
-        topic, partition = record.topic, record.partition
+        topic, partition, cluster = record.topic, record.partition, self._metadata.cluster
+        if choose is not None:  # a row of a send_batch: the road has asked for all others
+            count = cluster.table(topic).count
+            if partition is None and count:
+                partition = choose(topic, record.key, record.key_bytes, record.value, record.value_bytes, cluster,
+                                   count)
+            self.may_send.ensure(record.within)
         if self._on_append is not None and partition is not None:
-            self._on_append(topic, partition, record.size_bytes - HEADER_SIZE_BYTES, self._metadata.cluster, False)
+            self._on_append(topic, partition, record.size_bytes - HEADER_SIZE_BYTES, cluster, False)
         return self.take(topic, partition, record.timestamp, record.key_bytes, record.value_bytes, record.headers,
                          record.on_completion)
 
@@ -321,17 +326,10 @@ class MockProducer(ProducerBase, Generic[K, V]):
 
     def send_batch(self, topic: str, values: Any, *, keys: Any = None, headers: Any = None, timestamps: Any = None,
                    partitions: Any = None) -> BatchFuture:
-        """Send rows one by one; see KafkaProducer.send_batch. When a row is refused, those before it were sent."""
-        items = to_items("values", values)
-        count = len(items)
-        columns = [items, _rows("keys", keys, count), _rows("headers", headers, count),
-                   _rows("timestamps", timestamps, count), _rows("partitions", partitions, count)]
-        batch = BatchFuture(to_topic(topic), array("i", (-1,)) * count, array("q", (-1,)) * count, self._life)
-        for row, (value, key, pairs, timestamp, partition) in enumerate(zip(*columns)):  # noqa: B905 - checked above
-            self.send(topic, value, key=key, headers=pairs, timestamp=timestamp, partition=partition,
-                      on_completion=partial(_tell_row, batch, row))
-        batch.on_handed_over()
-        return batch
+        """Send rows one by one; see KafkaProducer.send_batch."""
+        within = self._sender.may_send.begin_batch()
+        return send_rows(self._sender, to_topic(topic), values, keys, headers, timestamps, partitions, self._clock,
+                         self._life, self._clock.timestamp_ms(), self._clock.now_ms(), within)
 
     def flush(self, timeout: float | None = None, *, raise_on_error: bool = False) -> None:
         """Store all that is not done; see KafkaProducer.flush.
@@ -557,20 +555,3 @@ class MockProducer(ProducerBase, Generic[K, V]):
             with self._telling:
                 fail_future(future, error)
         outcome.notify()
-
-
-def _rows(name: str, column: Any, count: int) -> list[Any]:
-    """Return a column of send_batch beside the values as a list; what is none is refused as by a KafkaProducer."""
-    if column is None:
-        return [None] * count
-    rows = to_items(name, column)
-    ensure_length(name, len(rows), count)
-    return rows
-
-
-def _tell_row(batch: BatchFuture, row: int, metadata: RecordMetadata | None, error: KafkaError | None) -> None:
-    if metadata is not None:
-        batch.on_row(row, metadata.partition, metadata.offset, metadata.timestamp)
-    else:
-        assert error is not None, "one of the two is there"
-        batch.on_failed([row], lambda _position: error)

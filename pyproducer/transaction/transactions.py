@@ -43,6 +43,7 @@ _SENDING = frozenset({_S.IN_TRANSACTION, _S.PREPARED, _S.COMMITTING})
 _FAILING = frozenset({_S.ABORTING, _S.ABORTABLE_ERROR, _S.FATAL_ERROR})
 _TAKING = frozenset({_S.IN_TRANSACTION})
 _CLOSED = frozenset({_S.PREPARED, _S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR})
+_BETWEEN = frozenset({_S.UNINITIALIZED, _S.INITIALIZING, _S.READY})
 _OPEN = frozenset({_S.IN_TRANSACTION, _S.PREPARED, _S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR})
 
 _TELLS = {
@@ -201,19 +202,29 @@ class Transactions:
         began_ms = self.current.began_ms
         return 0 if began_ms is None else self._clock.now_ms() - began_ms
 
-    def ensure_may_send(self) -> None:
+    def ensure_may_send(self, within: OpenTransaction | None = None, *, is_batch: bool = False) -> None:
         """Do nothing while records may be sent.
 
+        Args:
+            within: The transaction that they belong to, as rows of a send_batch() do, which go into no other one.
+            is_batch: Whether it is such a call that begins.
+
         Raises:
-            IllegalStateError: No transaction is open. Not sent.
+            IllegalStateError: No transaction is open, or another one. Not sent.
             AbortableTransactionError: It can only be aborted. Not sent.
             FatalProducerError: The producer can only be closed. Not sent.
         """
         state = self._position[0]
-        if state is not _S.IN_TRANSACTION:
-            error = self._refusal("send()", state)
-            error.outcome = "not_sent"
-            raise error
+        if state is _S.IN_TRANSACTION and (within is None or within is self.current):
+            return
+        if within is not None and (state in _BETWEEN or within is not self.current):
+            error: KafkaError = IllegalStateError(
+                f"The transaction of {self.transactional_id!r} in which send_batch() began has ended: rows that were "
+                "not handed over by then go into no other one, send them again in the next")
+        else:
+            error = self._refusal("send()" if within is None and not is_batch else "send_batch()", state)
+        error.outcome = "not_sent"
+        raise error
 
     def failure_of_records(self) -> KafkaError:
         """Return the error of records that are given up with their transaction."""

@@ -19,10 +19,14 @@ from pyproducer import (
     KafkaProducer,
     KafkaTimeoutError,
     RecordRejectedError,
+    TransactionAbortedError,
     aio,
 )
+from pyproducer.accumulator.buffer_pool import Place
+from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.broker import EmbeddedBroker
+from pyproducer.producer.waiting_room import WaitingRoom
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.testing import read_topic
 from pyproducer.transaction.transactions import Transactions
@@ -200,6 +204,72 @@ def test_send_batch_when_its_transaction_fails_half_way_then_each_row_is_told_wh
     assert errors[99].outcome == "not_sent"
     producer.abort_transaction()
     assert committed(broker) == []
+
+
+@pytest.mark.parametrize("way", ["columns", "serializer"])
+@pytest.mark.parametrize("step", [(RecordAccumulator, "_run"), (Place, "wait"), (WaitingRoom, "enter")])
+def test_send_batch_when_its_transaction_is_ended_meanwhile_and_another_begins_then_no_row_goes_into_that(
+        start_broker: StartBroker, connect: Connect, monkeypatch: pytest.MonkeyPatch, way: str,
+        step: tuple[type, str]) -> None:
+    """Half of a call was aborted, and the other half committed with the next transaction, without an error."""
+    broker = start_broker(topics={"orders": 2})
+    producer = connect(broker, buffer_memory=40_000, batch_size=4096, delivery_timeout_ms=120_000,
+                       max_block_ms=120_000, value_serializer=(lambda value: value) if way == "serializer" else None)
+    original, caller, seen = getattr(*step), threading.get_ident(), []
+
+    def end_and_begin() -> None:
+        producer.abort_transaction()
+        producer.begin_transaction()
+
+    def meanwhile(*arguments: Any) -> Any:
+        if threading.get_ident() != caller:
+            return original(*arguments)
+        seen.append(1)
+        if len(seen) != 3:
+            return original(*arguments)
+        result = original(*arguments) if step[0] is Place else None
+        thread, told = on_thread(end_and_begin)
+        thread.join()
+        assert told == [None]
+        return result if step[0] is Place else original(*arguments)
+
+    producer.begin_transaction()
+    if step[0] is not WaitingRoom:
+        producer.partitions_for("orders")
+    with monkeypatch.context() as patch:
+        patch.setattr(*step, meanwhile)
+        future = producer.send_batch("orders", [b"x" * 2000] * 100, partitions=[0, 1] * 50)
+    assert len(seen) >= 3
+    producer.send("orders", b"next", partition=0)
+    producer.commit_transaction()
+    assert committed(broker) == [b"next"]
+    errors = future.result(GIVE_UP_S).errors
+    refused = errors[99]
+    assert isinstance(refused, IllegalStateError)
+    assert ("in which send_batch() began has ended" in str(refused), refused.outcome) == (True, "not_sent")
+    assert {type(error) for error in errors.values()} <= {IllegalStateError, TransactionAbortedError}
+    with pytest.raises(IllegalStateError, match=r"send_batch\(\) is not possible now, .* begin_transaction\(\) comes"):
+        producer.send_batch("orders", [b"y"])
+
+
+def test_send_batch_when_its_partitioner_ends_the_transaction_then_no_row_goes_into_the_next(
+        start_broker: StartBroker, connect: Connect) -> None:
+    broker = start_broker(topics={"orders": 2})
+
+    def choose(_topic: object, _key: object, _bytes: object, value: bytes, *_others: object) -> int:
+        if value == b"3":
+            producer.commit_transaction()
+            producer.begin_transaction()
+        return 0
+
+    producer = connect(broker, partitioner_class=choose)
+    producer.begin_transaction()
+    producer.partitions_for("orders")
+    future = producer.send_batch("orders", [b"%d" % row for row in range(6)])
+    assert committed(broker) == [b"0", b"1", b"2"]
+    producer.commit_transaction()
+    assert committed(broker) == [b"0", b"1", b"2"]
+    assert sorted(future.result(GIVE_UP_S).errors) == [3, 4, 5]
 
 
 @pytest.mark.parametrize("mode", ["offsets", "commit", "send_batch"])
