@@ -220,7 +220,9 @@ def request_failure(where: str, cause: BaseException | None, *, in_flight: str, 
     """A connection that was ready ended."""
     what = f"; in flight: {in_flight}" if in_flight else ""
     if waited_ms is not None:
-        return _failure(REQUEST, where, f"no answer within {waited_ms} ms (request.timeout.ms){what}", cause)
+        limit = ("until request.timeout.ms after its session had ended, connections.max.reauth.ms of the broker"
+                 if session_ended else "request.timeout.ms")
+        return _failure(REQUEST, where, f"no answer within {waited_ms} ms ({limit}){what}", cause)
     foreign = foreign_peer(cause)
     if foreign is not None:
         return _failure(REQUEST, where, foreign + what, cause)

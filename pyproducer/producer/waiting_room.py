@@ -132,16 +132,16 @@ class WaitingRoom:
         topic, partition = record.topic, record.partition
         if not self._metadata.cluster.table(topic).count:
             ensure_topic_name(topic)
-        now_ms = self._clock.now_ms()
+        began_ms = self._clock.now_ms()
         if max_block_ms <= 0:
             if not self._must_wait(topic, partition):
                 return None
-            self._metadata.add(topic, now_ms)
-            self._metadata.request_update_for_topic(topic, now_ms)
+            self._metadata.add(topic, began_ms)
+            self._metadata.request_update_for_topic(topic, began_ms)
             self._wakeup_sender()
             raise not_known(self._metadata, topic, partition, self._limit)
         self._wait_at_the_door(topic, max_block_ms)
-        waiting = WaitingRecord(record, now_ms, now_ms + min(max_block_ms, self._delivery_timeout_ms), self._life)
+        waiting = WaitingRecord(record, began_ms, self._life)
         memory = self._waiting.memory
         waiting.reserved_bytes = min(waiting.reserved_bytes, memory.whole.total_bytes)
         place: Place | None = None
@@ -150,7 +150,11 @@ class WaitingRoom:
             while True:
                 with self._waiting.lock:
                     self._accumulator.ensure_takes_records(record.within)
-                    queue = self._queue_to_wait_in(topic, partition, now_ms)
+                    # With the lock: deadlines that are moved after this look, for nobody could run, find it here.
+                    waiting.sent_ms = self._clock.now_ms()
+                    left_ms = max_block_ms if place is None else max_block_ms - place.waited_ms
+                    waiting.deadline_ms = waiting.sent_ms + min(left_ms, self._delivery_timeout_ms)
+                    queue = self._queue_to_wait_in(topic, partition, waiting.sent_ms)
                     if queue is None:
                         return None
                     is_first = queue.expect(waiting)
@@ -160,9 +164,9 @@ class WaitingRoom:
                 if is_in:
                     break
                 if place is None:
-                    place = memory.enter(waiting.reserved_bytes, max_block_ms, waiting.sent_ms)
+                    place = memory.enter(waiting.reserved_bytes, max_block_ms, began_ms)
                 elif place_in_whole is None and memory.has_room(waiting.reserved_bytes, place):
-                    place_in_whole = memory.whole.enter(waiting.reserved_bytes, max_block_ms, waiting.sent_ms,
+                    place_in_whole = memory.whole.enter(waiting.reserved_bytes, max_block_ms, began_ms,
                                                         is_counted=False)
                 else:
                     (place_in_whole or place).wait()

@@ -114,8 +114,8 @@ class OwnRequests:
         took us, has its answer, or is refused when it is to be sent again.
         """
         request = self._wanted
-        if request is None or (self._asked is request and self._asked_by is self._wire.client):
-            return
+        if request is None or (self._asked is not None and self._asked_by is self._wire.client):
+            return  # also while its coordinator is asked for: the answer to that may be for who calls next
         node = None if request.coordinator is None else self._coordinators.node_of(request.coordinator)
         if refusal.node_id == NO_LEADER or refusal.node_id is None or (
                 node is not None and refusal.node_id == node.node_id):

@@ -274,6 +274,8 @@ def test_session_when_the_peer_has_fallen_silent_then_the_connection_is_given_up
     writer.pass_ms(1)
     assert "1" in writer.setup.selector.closed
     assert writer.told.total == 7
+    (error,) = (text for text in writer.setup.metadata.last_errors().values() if "no answer" in text)
+    assert "ms (until request.timeout.ms after its session had ended, connections.max.reauth.ms of the bro" in error
 
 
 def test_marker_when_the_broker_names_no_versions_of_it_then_it_goes_in_the_one_that_all_answer() -> None:

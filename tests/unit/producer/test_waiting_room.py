@@ -28,6 +28,7 @@ from pyproducer.common.errors import (
     ProducerClosedError,
     UnknownTopicOrPartitionError,
 )
+from pyproducer.common.waiting import is_owned
 from pyproducer.hotpath import FutureRecordMetadata
 from pyproducer.producer import waiting_room
 from tests.support.patience import GIVE_UP_S
@@ -46,6 +47,33 @@ def values_of(producer: SteppedProducer, partition: int | None = None) -> list[b
     """What is on the wire, in order; of one partition, or of all."""
     return [value for place, _, _, values in producer.batches_on_wire() if partition in (None, place)
             for value in values if value is not None]
+
+
+def test_move_deadlines_when_a_caller_was_stopped_before_his_record_was_in_the_queue_then_it_has_so_much_longer(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that stood still is moved; that one expired in the first turn."""
+    producer = stepped()
+    looks: list[threading.Thread] = []
+    before_ms = producer.clock.now_ms()
+    clock_now_ms = producer.clock.now_ms
+
+    def stopped_behind_the_last_look() -> int:
+        if not is_owned(producer.accumulator.waiting.lock) or looks:
+            return clock_now_ms()
+        mover = threading.Thread(target=producer.accumulator.move_deadlines, args=(500_000, before_ms + 500_000))
+        looks.append(mover)
+        mover.start()
+        mover.join(0.1)
+        assert mover.is_alive(), "it waits for the record"
+        return before_ms
+
+    producer.enter(b"first", partition=1)
+    monkeypatch.setattr(producer.clock, "now_ms", stopped_behind_the_last_look)
+    producer.enter(b"v", partition=1)
+    looks[0].join()
+    first, record = producer.room.queues["u"].records
+    assert (record.sent_ms, first.sent_ms) == (before_ms + 500_000, before_ms + 500_000)
+    assert record.deadline_ms > before_ms + 500_000
 
 
 # Going on ------------------------------------------------------------------------------------------------------------

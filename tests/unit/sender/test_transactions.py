@@ -407,8 +407,8 @@ def test_init_when_several_refuse_us_in_one_turn_then_the_first_is_told() -> Non
     """The second one tore the turn, and all connections with it."""
     producer = SteppedTransactions()
     pending = producer.tx.initialize(None)
-    producer.turn()
     producer.client.is_ready_now = False
+    producer.turn()
     for words in ("first", "second"):
         producer.metadata.refused_by_all(AuthenticationError(words))
     producer.turn()
@@ -611,6 +611,25 @@ def test_init_when_all_others_refuse_us_while_it_is_on_its_way_then_its_answer_c
     assert (producer.state, pending.is_set) == (INITIALIZING, False)
     producer.answer_own(INIT, producer_id=9, producer_epoch=4)
     assert (producer.state, pending.is_set, pending.error) == (READY, True, None)
+
+
+def test_init_when_all_others_refuse_us_while_its_coordinator_is_asked_for_then_that_answer_counts() -> None:
+    """The call was told, and the answer came to the next one, for another id, which it did not concern."""
+    producer = SteppedTransactions()
+    pending = producer.tx.initialize(None)
+    producer.turn()
+    producer.metadata.refused_by_all(AuthenticationError("node 5: Invalid username or password"))
+    producer.turn()
+    assert (producer.state, pending.is_set) == (INITIALIZING, False)
+    producer.answer_own(FIND, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    assert isinstance(pending.error, AuthorizationError)
+    pending.is_told = True
+    other = producer.tx.initialize("other")
+    producer.turn()
+    producer.answer_own(FIND)
+    producer.turn()
+    producer.answer_own(INIT, producer_id=9, producer_epoch=4)
+    assert (producer.state, other.error) == (READY, None)
 
 
 def test_init_when_its_answer_is_lost_and_nobody_takes_us_any_more_then_that_is_told() -> None:
