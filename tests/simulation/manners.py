@@ -279,6 +279,7 @@ class WatchedSelector(Selector):
         self._throttled_until_ms: dict[str, int] = {}
         self._connected_ms: dict[str, int] = {}
         self._active_ms: dict[str, int] = {}
+        self._sent_to: set[str] = set()  # since the last poll, which counts that from its own look at the clock
         self._has_done = True
         self._is_ending = False
 
@@ -342,6 +343,7 @@ class WatchedSelector(Selector):
                                     len(self._conversations[node].written)))
         manners.sent_count += 1
         self._active_ms[node] = manners.scheduler.now_ms
+        self._sent_to.add(node)
         self._has_done = True
         if api_key == ApiKeys.PRODUCE:  # first: of what fails then the client cannot know how far it came
             handed = self._connections[node].on_handed(b"".join(send._chunks[1:]), manners)
@@ -364,6 +366,9 @@ class WatchedSelector(Selector):
     def poll(self, timeout_ms: int, now_ms: int, *, tells_sends: bool = True) -> int:
         manners = self._manners
         manners.settle()
+        for node in self._sent_to:  # a callback in between may have taken long
+            self._active_ms[node] = min(self._active_ms[node], now_ms)
+        self._sent_to.clear()
         longest_ms = super().poll(timeout_ms, now_ms, tells_sends=tells_sends)
         manners.see_to()
         for connection_id in self.connected:
