@@ -152,8 +152,8 @@ class WaitingRoom:
                     self._accumulator.ensure_takes_records(record.within)
                     # With the lock: deadlines that are moved after this look, for nobody could run, find it here.
                     waiting.sent_ms = self._clock.now_ms()
-                    left_ms = max_block_ms if place is None else max_block_ms - place.waited_ms
-                    waiting.deadline_ms = waiting.sent_ms + min(left_ms, self._delivery_timeout_ms)
+                    waiting.deadline_ms = min((waiting.sent_ms if place is None else began_ms) + max_block_ms,
+                                              waiting.sent_ms + self._delivery_timeout_ms)
                     queue = self._queue_to_wait_in(topic, partition, waiting.sent_ms)
                     if queue is None:
                         return None

@@ -152,7 +152,7 @@ KEPT: tuple[Kept, ...] = (
          "share = max(1, _MOST_RECORDS_A_TURN // max(1, len(queues)))", "share = 10**9",
          "A room of 100,000 records holds the sender for seconds."),
     Kept("room-without-delivery-timeout", "producer/waiting_room.py",
-         "min(left_ms, self._delivery_timeout_ms)", "left_ms",
+         "waiting.sent_ms + self._delivery_timeout_ms)", "2**62)",
          "A record waits for metadata for longer than delivery.timeout.ms."),
     Kept("room-without-door", "producer/waiting_room.py",
          "queue.is_leaving = is_known\n", "queue.is_leaving = False\n",

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +12,9 @@ import psutil
 import pytest
 
 from pyproducer.spark.packing import pack
-from tests.support.archives import unpack
 from tests.support.log_checker import iter_topic
-from tests.support.patience import GIVE_UP_S
 from tests.support.spark_cluster import SparkCluster
+from tests.support.spark_program import BARE_PYTHON, STEP_S, stored_count, submitted, until
 
 if TYPE_CHECKING:
     from tests.support.kafka_server import KafkaServer
@@ -28,10 +23,7 @@ ROWS = int(os.environ.get("PYPRODUCER_SOAK_ROWS", "10000000"))
 TASKS = 200
 PARTITIONS = 12
 OUTAGE_S = 6
-STEP_S = 1200  # the longest that one step of the story may take
 PROGRAM = Path(__file__).with_name("cluster_program.py")
-# The Python that this environment was made of: of its packages it has none.
-BARE_PYTHON = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
 
 
 class Workers:
@@ -65,46 +57,6 @@ class Workers:
         return connected
 
 
-def stored_count(kafka: KafkaServer, topic: str) -> int:
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "counts", "log_level": 0})
-    try:
-        return sum(consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=GIVE_UP_S)[1]
-                   for number in range(PARTITIONS))
-    finally:
-        consumer.close()
-
-
-@contextmanager
-def submitted(cluster: SparkCluster, archive: Path, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """The program, which runs with what is in the archive."""
-    unpack(archive, folder / "dep")
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    with (folder / "driver.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), cluster.url, str(archive), str(BARE_PYTHON), *arguments], cwd=folder,
-            env={**variables, "PYTHONPATH": str(folder / "dep")}, stdout=subprocess.PIPE, stderr=log, text=True)
-        try:
-            yield process
-        finally:
-            below = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
-            process.kill()
-            process.communicate()
-            for child in below:  # the driver's JVM
-                child.kill()
-            psutil.wait_procs(below, GIVE_UP_S)
-
-
-def until(condition: Callable[[], object], what: str, process: subprocess.Popen[str], log: Path) -> None:
-    deadline = time.monotonic() + STEP_S
-    while not condition():
-        said = log.read_text(errors="replace")[-3000:]
-        assert process.poll() is None, f"the program ended before {what}: {said}"
-        assert time.monotonic() < deadline, f"{what} did not come: {said}"
-        time.sleep(0.05)
-
-
 @pytest.mark.soak
 @pytest.mark.timeout(6 * STEP_S)
 def test_write_on_a_cluster_without_us_when_broker_and_worker_are_killed_then_every_row_is_there(
@@ -114,12 +66,16 @@ def test_write_on_a_cluster_without_us_when_broker_and_worker_are_killed_then_ev
     archive = tmp_path / "dep.tar.gz"
     pack(archive, ["pyarrow"])
     log = tmp_path / "driver.log"
+
+    def stored() -> int:
+        return stored_count(own_kafka.bootstrap_servers, topic, PARTITIONS)
+
     with SparkCluster(tmp_path) as cluster:
         workers = Workers(cluster, own_kafka.port)
         began = time.monotonic()
-        with submitted(cluster, archive, tmp_path, own_kafka.bootstrap_servers, topic, str(ROWS),
+        with submitted(cluster, archive, tmp_path, PROGRAM, own_kafka.bootstrap_servers, topic, str(ROWS),
                        str(TASKS)) as process:
-            until(lambda: workers.look() and stored_count(own_kafka, topic) > ROWS // 5, "a fifth of the rows", process,
+            until(lambda: workers.look() and stored() > ROWS // 5, "a fifth of the rows", process,
                   log)
             lost = 0
             while "Lost task" not in log.read_text(errors="replace"):
@@ -131,7 +87,7 @@ def test_write_on_a_cluster_without_us_when_broker_and_worker_are_killed_then_ev
                 patience = time.monotonic() + 10
                 until(lambda: "Lost task" in log.read_text(errors="replace") or time.monotonic() > patience,  # noqa: B023 - called at once
                       "what Spark says of a worker that was killed", process, log)
-            until(lambda: workers.look() and stored_count(own_kafka, topic) > 2 * ROWS // 5, "two fifths of the rows",
+            until(lambda: workers.look() and stored() > 2 * ROWS // 5, "two fifths of the rows",
                   process, log)
             own_kafka.kill()
             time.sleep(OUTAGE_S)

@@ -53,8 +53,7 @@ class SparkCluster:
             master = self._start("master", "org.apache.spark.deploy.master.Master")
             self.url = self._await(master, r"Starting Spark master at (spark://\S+)", 1)[0]
             for number in range(self._worker_count):
-                self._start(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", "--cores", str(self._cores),
-                            "--memory", "1g", "--work-dir", str(self._folder / f"work-{number}"), self.url)
+                self._start_worker(str(number))
             self._await(master, "Registering worker", self._worker_count)
             undo.pop_all()
         return self
@@ -79,6 +78,30 @@ class SparkCluster:
             process.kill()
         self._processes.clear()
 
+    def executors(self) -> list[psutil.Process]:
+        """Return the JVMs in which tasks of applications run."""
+        found = []
+        for parent in self._processes:
+            for process in _below(parent.pid):
+                try:
+                    if any("CoarseGrainedExecutorBackend" in word for word in process.cmdline()):
+                        found.append(process)
+                except psutil.NoSuchProcess:
+                    continue
+        return found
+
+    def kill_worker(self) -> None:
+        """Kill the last Worker, which a supervisor of a node would be told of; its executors end by themselves."""
+        worker = self._processes.pop()
+        below = _below(worker.pid)
+        worker.kill()
+        worker.wait()
+        psutil.wait_procs(below, STOP_TIMEOUT_S)
+
+    def add_worker(self, name: str) -> None:
+        """Start another Worker."""
+        self._start_worker(name)
+
     def python_workers(self) -> Iterator[psutil.Process]:
         """Yield the processes in which tasks in Python run."""
         for parent in self._processes:
@@ -89,6 +112,10 @@ class SparkCluster:
                         yield process
                 except (psutil.NoSuchProcess, AttributeError):
                     continue  # it ended meanwhile, or its parent did
+
+    def _start_worker(self, name: str) -> None:
+        self._start(f"worker-{name}", "org.apache.spark.deploy.worker.Worker", "--cores", str(self._cores), "--memory",
+                    "1g", "--work-dir", str(self._folder / f"work-{name}"), self.url)
 
     def _start(self, name: str, main_class: str, *arguments: str) -> Path:
         import pyspark

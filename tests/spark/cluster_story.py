@@ -1,0 +1,96 @@
+"""What test_cluster_stories.py submits to its cluster: a write or a stream, which something happens to meanwhile.
+
+`python cluster_story.py MASTER ARCHIVE PYTHON STORY SERVERS TOPIC ROWS TASKS [CHECKPOINT]`, where nothing of the tests
+can be imported. A line on stdin is the sign for what the story waits for; each line on stdout is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from typing import Any
+
+ROWS_A_MICRO_BATCH = 20_000
+
+
+def say(**told: object) -> None:
+    """Print a line of JSON."""
+    print(json.dumps(told), flush=True)
+
+
+def at_a_sign(act: Any) -> None:
+    """Do something when a line comes on stdin."""
+    threading.Thread(target=lambda: (sys.stdin.readline(), act()), daemon=True).start()
+
+
+def write(sink: Any, frame: Any) -> None:
+    """Write all rows, and say what was told of them."""
+    numbers = sink.write(frame)
+    say(rows=numbers.row_count, total=numbers.total.row_count, is_delivered=sink.delivered == numbers.total,
+        unknown=numbers.unknown_count, attempts={task.spark_partition: task.attempt for task in numbers.tasks})
+
+
+def stream(spark: Any, servers: str, topic: str, road: str, checkpoint: str) -> None:
+    """Write micro-batches until the sign."""
+    from pyproducer.spark import KafkaSink
+    from pyproducer.spark.datasource import PyProducerDataSource
+
+    spark.dataSource.register(PyProducerDataSource)
+    rows = (spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS_A_MICRO_BATCH)
+            .option("numPartitions", 4).load().selectExpr("cast(value as string) as key",
+                                                           "cast(value as string) as value"))
+    writer = rows.writeStream.option("checkpointLocation", checkpoint).trigger(processingTime="100 milliseconds")
+    if road == "format":
+        writer = writer.format("pyproducer").option("kafka.bootstrap.servers", servers).option("topic", topic)
+    else:
+        writer = writer.foreachBatch(KafkaSink({"bootstrap.servers": servers}, topic=topic).foreach_batch)
+    query = writer.start()
+    sys.stdin.readline()
+    done = query.lastProgress
+    query.stop()
+    say(batch_id=done["batchId"])
+
+
+def main() -> None:
+    """Run the program."""
+    master, archive, python, story, servers, topic, rows, tasks, *rest = sys.argv[1:]
+    os.environ["PYSPARK_PYTHON"] = python
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    from pyspark.sql import SparkSession
+
+    from pyproducer.spark import KafkaSink
+
+    builder = (SparkSession.builder.master(master).appName("rows")
+               .config("spark.ui.enabled", "false")
+               .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+               .config("spark.driver.memory", "512m").config("spark.executor.memory", "512m")
+               .config("spark.archives", f"{archive}#dep").config("spark.executorEnv.PYTHONPATH", "dep")
+               .config("spark.ui.showConsoleProgress", "false"))
+    if story == "speculation":
+        builder = (builder.config("spark.speculation", "true").config("spark.speculation.interval", "100ms")
+                   .config("spark.speculation.quantile", "0.5").config("spark.speculation.multiplier", "1.2"))
+    spark = builder.getOrCreate()
+    try:
+        if story in ("format", "foreachBatch"):
+            stream(spark, servers, topic, story, rest[0])
+            return
+        frame = spark.range(0, int(rows), numPartitions=int(tasks)).selectExpr(
+            "cast(id as string) as key", "cast(rpad(cast(id as string), 100, 'x') as binary) as value")
+        sink = KafkaSink({"bootstrap.servers": servers}, topic=topic)
+        if story == "cancel":
+            at_a_sign(spark.sparkContext.cancelAllJobs)
+        try:
+            write(sink, frame)
+        except KeyboardInterrupt:
+            say(ended_by="KeyboardInterrupt")
+        except Exception as error:
+            say(ended_by=str(error)[:1000])
+            write(sink, frame)
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""Kills, cancels and restarts on a cluster of two workers: each row is there, and what is told is in the log."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from pyproducer.spark.packing import pack
+from tests.spark.cluster_story import ROWS_A_MICRO_BATCH
+from tests.support.log_checker import iter_topic
+from tests.support.spark_cluster import SparkCluster
+from tests.support.spark_program import STEP_S, end, stored_count, submitted, until
+
+if TYPE_CHECKING:
+    from pyproducer.broker import EmbeddedBroker
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(STEP_S)]
+
+ROWS = 1_000_000
+TASKS = 40
+PARTITIONS = 6
+PROGRAM = Path(__file__).with_name("cluster_story.py")
+
+
+class Stage:
+    """A cluster, a topic, and the program that writes to it."""
+
+    def __init__(self, cluster: SparkCluster, broker: EmbeddedBroker, archive: Path, folder: Path, topic: str) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self.topic = topic
+        self._archive = archive
+        self._servers = broker.bootstrap_servers
+        broker.create_topic(topic, PARTITIONS)
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "driver.log"
+
+    def submitted(self, story: str, *rest: str) -> Any:
+        return submitted(self.cluster, self._archive, self.folder, PROGRAM, story, self._servers, self.topic, str(ROWS),
+                         str(TASKS), *rest)
+
+    def stored(self) -> int:
+        return stored_count(self._servers, self.topic, PARTITIONS)
+
+    def await_stored(self, count: int, process: subprocess.Popen[str]) -> None:
+        until(lambda: self.stored() >= count, f"{count} records", process, self.log)
+
+    def counts(self, row_count: int) -> bytearray:
+        """How often each row is in the log."""
+        seen = bytearray(row_count)
+        for record in iter_topic(self._servers, self.topic, timeout_s=STEP_S):
+            seen[int(record.key or b"")] += 1
+        return seen
+
+    def await_end(self, process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+        """What it said until it ended well."""
+        answer = process.communicate(timeout=STEP_S)[0]
+        assert process.returncode == 0, self.log.read_text(errors="replace")[-3000:]
+        return [json.loads(line) for line in answer.splitlines()]
+
+    def ensure_told(self, told: dict[str, Any], *, may_be_doubled: set[int] = frozenset()) -> list[int]:  # type: ignore[assignment]
+        """Each row is there, more than once only where its task ran again; return which are."""
+        assert (told["rows"], told["total"], told["is_delivered"]) == (ROWS, ROWS, True)
+        seen = self.counts(ROWS)
+        assert seen.count(0) == 0, f"{seen.count(0)} rows are missing"
+        doubled = [number for number, count in enumerate(seen) if count > 1]
+        repeated = {int(task) for task, attempt in told["attempts"].items() if attempt}
+        assert {number * TASKS // ROWS for number in doubled} <= repeated | may_be_doubled
+        return doubled
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("archive") / "dep.tar.gz"
+    pack(path, ["pyarrow"])
+    return path
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with SparkCluster(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+@pytest.fixture
+def stage(cluster: SparkCluster, embedded: EmbeddedBroker, archive: Path, tmp_path: Path, topic_name: str) -> Stage:
+    return Stage(cluster, embedded, archive, tmp_path, topic_name)
+
+
+def test_write_when_an_executor_is_killed_then_every_row_is_there(stage: Stage) -> None:
+    with stage.submitted("write") as process:
+        stage.await_stored(ROWS // 5, process)
+        stage.cluster.executors()[0].kill()
+        (told,) = stage.await_end(process)
+    assert any(told["attempts"].values())
+    stage.ensure_told(told)
+
+
+def test_write_when_a_node_dies_then_every_row_is_there(stage: Stage) -> None:
+    with stage.submitted("write") as process:
+        stage.await_stored(ROWS // 5, process)
+        stage.cluster.kill_worker()
+        try:
+            (told,) = stage.await_end(process)
+        finally:
+            stage.cluster.add_worker(f"again-{time.monotonic_ns()}")
+    stage.ensure_told(told)
+
+
+def test_write_when_a_slow_task_has_a_second_attempt_beside_it_then_every_row_is_there(stage: Stage) -> None:
+    """The loser's rows are in the log, too, and may be those of the attempt that was first."""
+    with stage.submitted("speculation") as process:
+        stage.await_stored(ROWS // 5, process)
+        slow = next(stage.cluster.python_workers())
+        slow.suspend()
+        until(lambda: "speculat" in stage.log.read_text(errors="replace") or process.poll() is not None,
+              "what Spark says of a second attempt", process, stage.log)
+        if slow.is_running():
+            slow.resume()
+        (told,) = stage.await_end(process)
+    assert told["rows"] == ROWS
+    seen = stage.counts(ROWS)
+    assert seen.count(0) == 0
+    tasks = {number * TASKS // ROWS for number, count in enumerate(seen) if count > 1}
+    assert len(tasks) <= 4, "only what was slow ran twice"
+
+
+def test_write_when_the_driver_is_interrupted_then_nothing_goes_on(stage: Stage) -> None:
+    with stage.submitted("write") as process:
+        stage.await_stored(ROWS // 5, process)
+        process.send_signal(signal.SIGINT)
+        told = stage.await_end(process)
+    assert told == [{"ended_by": "KeyboardInterrupt"}]
+    until_gone(stage.cluster)
+    count = stage.stored()
+    assert ROWS // 5 <= count < ROWS
+    seen = stage.counts(ROWS)
+    assert max(seen) == 1
+    assert sum(seen) == count
+
+
+def until_gone(cluster: SparkCluster) -> None:
+    """Wait until no executor is left, and so nobody who could write."""
+    _gone, alive = psutil.wait_procs([*cluster.executors(), *cluster.python_workers()], STEP_S / 2)
+    assert alive == []
+
+
+def test_write_when_its_job_is_cancelled_then_it_says_so_and_the_next_one_is_whole(stage: Stage) -> None:
+    """The workers live on, with their producers: what these had is either in the log or nowhere."""
+    with stage.submitted("cancel") as process:
+        stage.await_stored(ROWS // 5, process)
+        assert process.stdin is not None
+        process.stdin.write("now\n")
+        process.stdin.flush()
+        ended, told = stage.await_end(process)
+    assert "cancel" in ended["ended_by"].lower()
+    assert not any(told["attempts"].values())
+    seen = stage.counts(ROWS)
+    assert (min(seen), max(seen)) == (1, 2)
+    assert (told["rows"], told["total"], told["is_delivered"]) == (ROWS, ROWS, True)
+
+
+@pytest.mark.parametrize("road", ["format", "foreachBatch"])
+def test_stream_when_its_driver_is_killed_then_it_goes_on_from_its_checkpoint(stage: Stage, road: str) -> None:
+    """What had been written of the micro-batch in hand is there twice, and all others once."""
+    checkpoint = str(stage.folder / "checkpoint")
+    with stage.submitted(road, checkpoint) as process:
+        stage.await_stored(4 * ROWS_A_MICRO_BATCH + ROWS_A_MICRO_BATCH // 3, process)
+        end(process)
+    until_gone(stage.cluster)
+    before = stage.stored()
+    with stage.submitted(road, checkpoint) as process:
+        stage.await_stored(before + 3 * ROWS_A_MICRO_BATCH, process)
+        assert process.stdin is not None
+        process.stdin.write("now\n")
+        process.stdin.flush()
+        (told,) = stage.await_end(process)
+    count = stage.stored()
+    seen = stage.counts(count)
+    finished = (told["batch_id"] + 1) * ROWS_A_MICRO_BATCH
+    assert finished > before
+    assert min(seen[:finished]) == 1
+    doubled = {number // ROWS_A_MICRO_BATCH for number, times in enumerate(seen) if times > 1}
+    assert len(doubled) <= 1
