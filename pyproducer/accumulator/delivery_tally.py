@@ -398,6 +398,8 @@ class DeliveryTally:
                                                                list[FailedRecords]]:
         """Have the next flush() speak of what fails from now on.
 
+        In a call of the life's, so that no finalizer waits in the middle for the sender, which may want the lock.
+
         Args:
             since: The period from which on the first failures are wanted; None for the one that ends.
 

@@ -114,7 +114,8 @@ class TransactionCalls:
         pending.is_told = True
         if pending.error is None:
             if pending.call == "abort_transaction()":
-                self._life.tally.end_period()  # whoever aborts knows that the records so far are not there
+                # Whoever aborts knows that the records so far are not there.
+                self._life.run(pending.call, self._life.tally.end_period)
             return pending.value
         error = own_copy(pending.error)
         try:
