@@ -19,6 +19,7 @@ from tests.support.patience import PROGRAM_S
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 115
+STRANGE_SEEDS = 1200  # of which thirty have peers that are no brokers; one in seven of these speaks TLS
 SWARM_SEEDS = 11
 # What faults and workloads must reach, whatever else they do not: else the seeds prove less than they seem to.
 MUST_BE_REACHED = {
@@ -84,6 +85,9 @@ def missing_of(lines: list[dict[str, Any]], moves: set[str]) -> set[str]:
 def test_seeds_when_they_are_run_then_nothing_is_wrong_and_something_happened() -> None:
     lines: list[dict[str, Any]] = []
     moves: set[str] = set()
+    *lines, tables = seeds("--with", "strange_peer", "--seeds", str(STRANGE_SEEDS))
+    assert_all_well(lines, len(lines))
+    moves |= set(tables["moves"])
     for start in (0, 300, 600):  # a turn torn between two moves is one in two hundred seeds, and moves with the code
         *more, tables = seeds("--seeds", str(SEEDS), "--from", str(start))
         assert_all_well(more, SEEDS)
