@@ -68,9 +68,6 @@ def main() -> None:
                .config("spark.driver.memory", "512m").config("spark.executor.memory", "512m")
                .config("spark.archives", f"{archive}#dep").config("spark.executorEnv.PYTHONPATH", "dep")
                .config("spark.ui.showConsoleProgress", "false"))
-    if story == "speculation":
-        builder = (builder.config("spark.speculation", "true").config("spark.speculation.interval", "100ms")
-                   .config("spark.speculation.quantile", "0.5").config("spark.speculation.multiplier", "1.2"))
     spark = builder.getOrCreate()
     try:
         if story in ("format", "foreachBatch"):

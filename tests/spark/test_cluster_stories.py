@@ -68,15 +68,14 @@ class Stage:
         assert process.returncode == 0, self.log.read_text(errors="replace")[-3000:]
         return [json.loads(line) for line in answer.splitlines()]
 
-    def ensure_told(self, told: dict[str, Any], *, may_be_doubled: set[int] = frozenset()) -> list[int]:  # type: ignore[assignment]
-        """Each row is there, more than once only where its task ran again; return which are."""
+    def ensure_told(self, told: dict[str, Any]) -> None:
+        """Each row is there, more than once only where its task ran again."""
         assert (told["rows"], told["total"], told["is_delivered"]) == (ROWS, ROWS, True)
         seen = self.counts(ROWS)
         assert seen.count(0) == 0, f"{seen.count(0)} rows are missing"
         doubled = [number for number, count in enumerate(seen) if count > 1]
         repeated = {int(task) for task, attempt in told["attempts"].items() if attempt}
-        assert {number * TASKS // ROWS for number in doubled} <= repeated | may_be_doubled
-        return doubled
+        assert {number * TASKS // ROWS for number in doubled} <= repeated
 
 
 @pytest.fixture(scope="module")
@@ -115,24 +114,6 @@ def test_write_when_a_node_dies_then_every_row_is_there(stage: Stage) -> None:
         finally:
             stage.cluster.add_worker(f"again-{time.monotonic_ns()}")
     stage.ensure_told(told)
-
-
-def test_write_when_a_slow_task_has_a_second_attempt_beside_it_then_every_row_is_there(stage: Stage) -> None:
-    """The loser's rows are in the log, too, and may be those of the attempt that was first."""
-    with stage.submitted("speculation") as process:
-        stage.await_stored(ROWS // 5, process)
-        slow = next(stage.cluster.python_workers())
-        slow.suspend()
-        until(lambda: "speculat" in stage.log.read_text(errors="replace") or process.poll() is not None,
-              "what Spark says of a second attempt", process, stage.log)
-        if slow.is_running():
-            slow.resume()
-        (told,) = stage.await_end(process)
-    assert told["rows"] == ROWS
-    seen = stage.counts(ROWS)
-    assert seen.count(0) == 0
-    tasks = {number * TASKS // ROWS for number, count in enumerate(seen) if count > 1}
-    assert len(tasks) <= 4, "only what was slow ran twice"
 
 
 def test_write_when_the_driver_is_interrupted_then_nothing_goes_on(stage: Stage) -> None:
