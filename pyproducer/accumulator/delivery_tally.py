@@ -85,7 +85,7 @@ class Failure:
         is_settled: Whether somebody was told of all of them.
         is_in: Whether the tally has it.
         is_counted: Whether it is in the tally's counts.
-        number: The how manieth failure of the producer it is, from 1 on; 0 while it is not counted.
+        number: Its place among all that the sender counted, from 1 on; 0 while it is not counted.
         period: Of which flush() it is.
     """
 
@@ -141,27 +141,29 @@ class Period:
 
     Attributes:
         number: Grows.
-        base: What had failed before.
+        base: What had failed before, by topic.
+        base_number: The number of the last failure before.
         first: The first failures in it; the sender's, until it ends.
         following: The next period, once this one ended: a flush() that began earlier goes on there.
     """
 
-    __slots__ = ("base", "first", "following", "number")
+    __slots__ = ("base", "base_number", "first", "following", "number")
 
-    def __init__(self, number: int, base: _Failures) -> None:
+    def __init__(self, number: int, base: Mapping[str, Counts], base_number: int) -> None:
         self.number: int = number
-        self.base: _Failures = base
+        self.base: Mapping[str, Counts] = base
+        self.base_number: int = base_number
         self.first: list[Failure] = []
         self.following: Period | None = None
 
     def note(self, failure: Failure) -> None:
         """Keep a failure that is counted in it, if it is one of the first; again is no error."""
-        if len(self.first) < MOST_FIRST and failure.number > self.base.last_number and failure not in self.first:
+        if len(self.first) < MOST_FIRST and failure.number > self.base_number and failure not in self.first:
             self.first.append(failure)
 
     def end(self, seen: _Failures) -> None:
         """Keep those that the sender did not count yet, if they are among the first: it will not note them any more."""
-        told_before = self.base.last_number - (seen.last_number - len(seen.uncounted))
+        told_before = self.base_number - (seen.last_number - len(seen.uncounted))
         new = seen.uncounted[max(0, told_before):][:MOST_FIRST]
         self.first.extend(failure for failure in new if failure not in self.first)
 
@@ -224,7 +226,7 @@ class DeliveryTally:
         self._gone: deque[Failure] = deque()  # those whose futures went
         self._judged: deque[tuple[int, Failure]] = deque()  # the same, and when they are unretrieved; the sender's
         self._counted_number = 0  # of the failure that was counted last; the sender's
-        self._period = Period(0, _Failures({}, 0, [], 0))
+        self._period = Period(0, {}, 0)
         self._has_ended = False
         self._lock = locks.rlock()  # guards _left, and the change of _period
         self._left = _Sums()  # unretrieved ones that the next flush() or close() raises for
@@ -381,7 +383,7 @@ class DeliveryTally:
         opened, counts, first = self.end_period(period)
         failed = None
         if raises_all:
-            failed = _error("since the last flush()", _difference(counts, period.base.counts), first)
+            failed = _error("since the last flush()", _difference(counts, period.base), first)
             if failed is not None:
                 for failure in opened:
                     if failure.period >= period.number:
@@ -412,7 +414,7 @@ class DeliveryTally:
                 ending = self._period
                 opened = list(self._open)  # first: each of these is in what is seen next
                 seen = self._so_far()
-                ending.following = self._period = Period(ending.number + 1, seen)
+                ending.following = self._period = Period(ending.number + 1, seen.counts, seen.last_number)
                 ending.end(seen)
                 if self._counted_number == seen.counted_number:
                     return opened, seen.counts, since.first_of(seen)

@@ -51,7 +51,7 @@ class WaitingRecord:
         serialized: The record.
         partition: Its partition; None until it is chosen.
         size_bytes: What it takes of a batch that it shares.
-        sent_ms: When it came. Written with the room's lock held, as the next one is.
+        sent_ms: When it came. Who lets it in writes this and the next one, with the room's lock held.
         deadline_ms: When it is given up.
         reserved_bytes: What it holds of buffer.memory; 0 once its batch has that.
         outcome: Its own, until it is in a batch.
@@ -63,12 +63,12 @@ class WaitingRecord:
     __slots__ = ("batch", "deadline_ms", "future", "index", "outcome", "partition", "reserved_bytes", "sent_ms",
                  "serialized", "size_bytes")
 
-    def __init__(self, record: SerializedRecord, sent_ms: int, life: Life) -> None:
+    def __init__(self, record: SerializedRecord, life: Life) -> None:
         key, value = record.key_bytes, record.value_bytes
         self.serialized: SerializedRecord = record
         self.partition: int | None = record.partition
         self.size_bytes: int = record.size_bytes - HEADER_SIZE_BYTES
-        self.sent_ms: int = sent_ms
+        self.sent_ms: int = 0
         self.deadline_ms: int = NEVER_MS
         self.reserved_bytes: int = record.size_bytes + CHARGE_BYTES
         self.outcome: ProduceRequestResult = ProduceRequestResult(TopicPartition(

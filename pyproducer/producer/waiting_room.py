@@ -141,7 +141,7 @@ class WaitingRoom:
             self._wakeup_sender()
             raise not_known(self._metadata, topic, partition, self._limit)
         self._wait_at_the_door(topic, max_block_ms)
-        waiting = WaitingRecord(record, began_ms, self._life)
+        waiting = WaitingRecord(record, self._life)
         memory = self._waiting.memory
         waiting.reserved_bytes = min(waiting.reserved_bytes, memory.whole.total_bytes)
         place: Place | None = None

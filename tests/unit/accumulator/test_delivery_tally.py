@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -88,21 +89,37 @@ class Interrupted(BaseException):
     """Comes from outside."""
 
 
-def interrupt_at(line_count: int) -> Any:
-    """A trace function that raises at the n-th line of the tally's own file."""
+@contextmanager
+def at_line(line_count: int, act: Callable[[], object]) -> Iterator[list[int]]:
+    """Act once, before the n-th line of the tally's own file, as a signal's handler, or another thread, would.
+
+    Returns:
+        Holds the line once that was done.
+    """
     left = line_count
+    done: list[int] = []
 
     def trace(frame: Any, event: str, _argument: Any) -> Any:
         nonlocal left
-        if not frame.f_code.co_filename.endswith("delivery_tally.py"):
+        if not frame.f_code.co_filename.endswith("delivery_tally.py") or done:
             return None
         if event == "line":
             left -= 1
-            if left < 0:
-                sys.settrace(None)
-                raise Interrupted
+            if left < 0 and not done:
+                done.append(line_count)
+                act()
         return trace
-    return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield done
+    finally:
+        sys.settrace(before)
+
+
+def interrupt() -> None:
+    raise Interrupted
 
 
 def take_steps(tally: DeliveryTally, stored: Any, made: Failure, holder: Holder) -> None:
@@ -122,16 +139,8 @@ def test_counts_when_an_exception_comes_at_any_line_and_the_step_is_done_again_t
         torn, other = outcome(), outcome()
         made, holder = failure("unknown", count=10_000), Holder()
 
-        was_interrupted = True
-        before = sys.gettrace()
-        sys.settrace(interrupt_at(line))
-        try:
+        with suppress(Interrupted), at_line(line, interrupt) as interrupted:
             take_steps(tally, torn, made, holder)
-            was_interrupted = False
-        except Interrupted:
-            pass
-        finally:
-            sys.settrace(before)
         seen = tally.summary()
         assert seen.delivered in (100, 101)
         assert (seen.failed["rejected"], seen.failed["unknown"] in (0, 10_000)) == (1000, True)
@@ -143,7 +152,7 @@ def test_counts_when_an_exception_comes_at_any_line_and_the_step_is_done_again_t
         tally.stored(other, "t", 10)
         summary = tally.summary()
         assert (summary.delivered, summary.failed) == (111, {"not_sent": 0, "rejected": 1000, "unknown": 10_000}), line
-        if not was_interrupted:
+        if not interrupted:
             return
     raise AssertionError("the steps did not come to their end")
 
@@ -228,23 +237,6 @@ class Told:
         self.texts += [str(told.error) for told in error.errors]
 
 
-def do_at(line_count: int, act: Callable[[], object], done: list[int]) -> Any:
-    """A trace function that acts once, before the n-th line of the tally's own file, as another thread would."""
-    left = line_count
-
-    def trace(frame: Any, event: str, _argument: Any) -> Any:
-        nonlocal left
-        if not frame.f_code.co_filename.endswith("delivery_tally.py"):
-            return None
-        if event == "line":
-            left -= 1
-            if left < 0 and not done:
-                done.append(line_count)
-                act()
-        return trace
-    return trace
-
-
 @pytest.mark.parametrize("who", ["a failure comes", "the sender counts one", "the sender counts many", "flush"])
 @pytest.mark.parametrize("backlog", [0, 1, MOST_FIRST])
 def test_end_flush_when_something_happens_at_any_line_then_each_failure_is_told_once(who: str, backlog: int) -> None:
@@ -259,7 +251,6 @@ def _tell_once(who: str, backlog: int, line: int) -> bool:
     """Do something at a line of a flush, or flush at a line of the sender's; return whether it came to that line."""
     tally, told = DeliveryTally(), Told()
     kept: list[object] = []
-    done: list[int] = []
 
     def more(count: int) -> None:
         for _ in range(count):
@@ -277,12 +268,8 @@ def _tell_once(who: str, backlog: int, line: int) -> bool:
     in_the_middle_of = (lambda: count(1)) if who == "flush" else flush
     count(3)
     more(backlog)
-    before = sys.gettrace()
-    sys.settrace(do_at(line, act, done))
-    try:
+    with at_line(line, act) as done:
         in_the_middle_of()
-    finally:
-        sys.settrace(before)
     flush()
     count(2)
     flush()
