@@ -22,6 +22,7 @@ from pyproducer.record.compression import compressor_for
 from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
 from tests.support.serialized import append
+from tests.support.stopped_caller import stop_at_a_look
 
 # What Setup's batches reserve: the first is taken to become full of records like its first, three more in 200 bytes;
 # the second is charged for what the first holds.
@@ -526,22 +527,9 @@ def test_move_deadlines_when_a_caller_was_stopped_before_his_batch_was_in_the_li
         monkeypatch) -> None:
     """All that stood still is moved; that one expired at once, with what others had put into it."""
     setup = Setup()
-    looks: list[threading.Thread] = []
     before_ms = setup.clock.now_ms()
-    clock_now_ms = setup.clock.now_ms
-
-    def stopped_behind_the_look() -> int:
-        if looks:
-            return clock_now_ms()
-        mover = threading.Thread(target=setup.accumulator.move_deadlines, args=(60_000, before_ms + 60_000))
-        looks.append(mover)
-        mover.start()
-        mover.join(0.1)
-        assert mover.is_alive(), "it waits for the batch"
-        return before_ms
-
-    monkeypatch.setattr(setup.clock, "now_ms", stopped_behind_the_look)
+    movers = stop_at_a_look(monkeypatch, setup.clock, setup.accumulator, 60_000)
     append_one(setup, "record")
-    looks[0].join()
+    movers[0].join()
     (batch,) = setup.accumulator.batches()
     assert batch.created_ms == before_ms + 60_000

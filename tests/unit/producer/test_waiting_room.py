@@ -33,6 +33,7 @@ from pyproducer.hotpath import FutureRecordMetadata
 from pyproducer.producer import waiting_room
 from tests.support.patience import GIVE_UP_S
 from tests.support.serialized import record_of
+from tests.support.stopped_caller import stop_at_a_look
 from tests.unit.sender.stepped_producer import SteppedProducer, metadata_response
 
 UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -53,24 +54,12 @@ def test_move_deadlines_when_a_caller_was_stopped_before_his_record_was_in_the_q
         monkeypatch: pytest.MonkeyPatch) -> None:
     """All that stood still is moved; that one expired in the first turn."""
     producer = stepped()
-    looks: list[threading.Thread] = []
     before_ms = producer.clock.now_ms()
-    clock_now_ms = producer.clock.now_ms
-
-    def stopped_behind_the_last_look() -> int:
-        if not is_owned(producer.accumulator.waiting.lock) or looks:
-            return clock_now_ms()
-        mover = threading.Thread(target=producer.accumulator.move_deadlines, args=(500_000, before_ms + 500_000))
-        looks.append(mover)
-        mover.start()
-        mover.join(0.1)
-        assert mover.is_alive(), "it waits for the record"
-        return before_ms
-
     producer.enter(b"first", partition=1)
-    monkeypatch.setattr(producer.clock, "now_ms", stopped_behind_the_last_look)
+    movers = stop_at_a_look(monkeypatch, producer.clock, producer.accumulator, 500_000,
+                            lambda: is_owned(producer.accumulator.waiting.lock))
     producer.enter(b"v", partition=1)
-    looks[0].join()
+    movers[0].join()
     first, record = producer.room.queues["u"].records
     assert (record.sent_ms, first.sent_ms) == (before_ms + 500_000, before_ms + 500_000)
     assert record.deadline_ms > before_ms + 500_000
