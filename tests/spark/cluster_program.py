@@ -1,6 +1,7 @@
-"""What test_cluster.py submits to its cluster: writes rows by columns, and prints what the tasks told as JSON.
+"""What the tests submit to their cluster: a write by columns, or a stream, which something happens to meanwhile.
 
-`python cluster_program.py MASTER ARCHIVE PYTHON SERVERS TOPIC ROWS TASKS`, where nothing of the tests can be imported.
+`python cluster_program.py MASTER ARCHIVE PYTHON STORY SERVERS TOPIC ROWS TASKS [CHECKPOINT]`, where nothing of the
+tests can be imported. A line on stdin is the sign for what the story waits for; each line on stdout is JSON.
 """
 
 from __future__ import annotations
@@ -8,6 +9,15 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
+from typing import Any
+
+ROWS_A_MICRO_BATCH = 20_000
+
+
+def say(**told: object) -> None:
+    """Print a line of JSON."""
+    print(json.dumps(told), flush=True)
 
 
 def where(_rows: object) -> list[tuple[str, str, str]]:
@@ -17,30 +27,73 @@ def where(_rows: object) -> list[tuple[str, str, str]]:
     return [(sys.executable, os.path.realpath(pyproducer.__file__), pyproducer.IMPL)]
 
 
+def at_a_sign(act: Any) -> None:
+    """Do something when a line comes on stdin."""
+    threading.Thread(target=lambda: (sys.stdin.readline(), act()), daemon=True).start()
+
+
+def write(sink: Any, frame: Any) -> None:
+    """Write all rows, and say what was told of them."""
+    numbers = sink.write(frame)
+    say(rows=numbers.row_count, total=numbers.total.row_count, is_delivered=sink.delivered == numbers.total,
+        line=str(numbers), attempts={task.spark_partition: task.attempt for task in numbers.tasks})
+
+
+def stream(spark: Any, servers: str, topic: str, road: str, checkpoint: str) -> None:
+    """Write micro-batches until the sign."""
+    from pyproducer.spark import KafkaSink
+    from pyproducer.spark.datasource import PyProducerDataSource
+
+    spark.dataSource.register(PyProducerDataSource)
+    rows = (spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS_A_MICRO_BATCH)
+            .option("numPartitions", 4).load().selectExpr("cast(value as string) as key",
+                                                           "cast(value as string) as value"))
+    writer = rows.writeStream.option("checkpointLocation", checkpoint).trigger(processingTime="100 milliseconds")
+    if road == "format":
+        writer = writer.format("pyproducer").option("kafka.bootstrap.servers", servers).option("topic", topic)
+    else:
+        writer = writer.foreachBatch(KafkaSink({"bootstrap.servers": servers}, topic=topic).foreach_batch)
+    query = writer.start()
+    sys.stdin.readline()
+    done = query.lastProgress
+    query.stop()
+    say(batch_id=done["batchId"])
+
+
 def main() -> None:
     """Run the program."""
-    master, archive, python, servers, topic, rows, tasks = sys.argv[1:]
+    master, archive, python, story, servers, topic, rows, tasks, *rest = sys.argv[1:]
     os.environ["PYSPARK_PYTHON"] = python
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     from pyspark.sql import SparkSession
 
     from pyproducer.spark import KafkaSink
 
-    spark = (SparkSession.builder.master(master).appName("rows")
-             .config("spark.ui.enabled", "false")
-             .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-             .config("spark.driver.memory", "512m").config("spark.executor.memory", "512m")
-             .config("spark.archives", f"{archive}#dep").config("spark.executorEnv.PYTHONPATH", "dep")
-             .config("spark.ui.showConsoleProgress", "false").getOrCreate())
+    builder = (SparkSession.builder.master(master).appName("rows")
+               .config("spark.ui.enabled", "false")
+               .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+               .config("spark.driver.memory", "512m").config("spark.executor.memory", "512m")
+               .config("spark.archives", f"{archive}#dep").config("spark.executorEnv.PYTHONPATH", "dep")
+               .config("spark.ui.showConsoleProgress", "false"))
+    spark = builder.getOrCreate()
     try:
-        places = spark.sparkContext.parallelize(range(16), 16).mapPartitions(where).distinct().collect()
+        if story in ("format", "foreachBatch"):
+            stream(spark, servers, topic, story, rest[0])
+            return
         frame = spark.range(0, int(rows), numPartitions=int(tasks)).selectExpr(
             "cast(id as string) as key", "cast(rpad(cast(id as string), 100, 'x') as binary) as value")
         sink = KafkaSink({"bootstrap.servers": servers}, topic=topic)
-        numbers = sink.write(frame)
-        print(json.dumps({"places": places, "line": str(numbers), "rows": numbers.row_count,
-                          "retries": numbers.retry_count, "is_delivered": sink.delivered == numbers.total,
-                          "attempts": {task.spark_partition: task.attempt for task in numbers.tasks}}))
+        if story == "places":
+            say(places=spark.sparkContext.parallelize(range(16), 16).mapPartitions(where).distinct().collect())
+        if story == "cancel":
+            at_a_sign(spark.sparkContext.cancelAllJobs)
+        try:
+            write(sink, frame)
+        except KeyboardInterrupt:
+            say(ended_by="KeyboardInterrupt")
+        except Exception as error:
+            say(ended_by=str(error)[:1000])
+            write(sink, frame)
     finally:
         spark.stop()
 

@@ -12,9 +12,17 @@ import psutil
 import pytest
 
 from pyproducer.spark.packing import pack
-from tests.support.log_checker import iter_topic
 from tests.support.spark_cluster import SparkCluster
-from tests.support.spark_program import BARE_PYTHON, STEP_S, stored_count, submitted, until
+from tests.support.spark_program import (
+    BARE_PYTHON,
+    STEP_S,
+    ensure_told,
+    repeated_tasks,
+    row_counts,
+    stored_count,
+    submitted,
+    until,
+)
 
 if TYPE_CHECKING:
     from tests.support.kafka_server import KafkaServer
@@ -23,7 +31,6 @@ ROWS = int(os.environ.get("PYPRODUCER_SOAK_ROWS", "10000000"))
 TASKS = 200
 PARTITIONS = 12
 OUTAGE_S = 6
-PROGRAM = Path(__file__).with_name("cluster_program.py")
 
 
 class Workers:
@@ -73,10 +80,9 @@ def test_write_on_a_cluster_without_us_when_broker_and_worker_are_killed_then_ev
     with SparkCluster(tmp_path) as cluster:
         workers = Workers(cluster, own_kafka.port)
         began = time.monotonic()
-        with submitted(cluster, archive, tmp_path, PROGRAM, own_kafka.bootstrap_servers, topic, str(ROWS),
+        with submitted(cluster, archive, tmp_path, "places", own_kafka.bootstrap_servers, topic, str(ROWS),
                        str(TASKS)) as process:
-            until(lambda: workers.look() and stored() > ROWS // 5, "a fifth of the rows", process,
-                  log)
+            until(lambda: workers.look() and stored() > ROWS // 5, "a fifth of the rows", process, log)
             lost = 0
             while "Lost task" not in log.read_text(errors="replace"):
                 # A worker may be between two tasks; then nothing was lost, and another one is taken.
@@ -87,8 +93,7 @@ def test_write_on_a_cluster_without_us_when_broker_and_worker_are_killed_then_ev
                 patience = time.monotonic() + 10
                 until(lambda: "Lost task" in log.read_text(errors="replace") or time.monotonic() > patience,  # noqa: B023 - called at once
                       "what Spark says of a worker that was killed", process, log)
-            until(lambda: workers.look() and stored() > 2 * ROWS // 5, "two fifths of the rows",
-                  process, log)
+            until(lambda: workers.look() and stored() > 2 * ROWS // 5, "two fifths of the rows", process, log)
             own_kafka.kill()
             time.sleep(OUTAGE_S)
             assert process.poll() is None
@@ -101,20 +106,13 @@ def test_write_on_a_cluster_without_us_when_broker_and_worker_are_killed_then_ev
             answer = process.stdout.read()
             seconds = time.monotonic() - began
             assert process.returncode == 0, log.read_text(errors="replace")[-3000:]
-    told = json.loads(answer)
-    for python, place, implementation in told["places"]:
+    where, told = map(json.loads, answer.splitlines())
+    for python, place, implementation in where["places"]:
         assert python == str(BARE_PYTHON)
         assert Path(place).is_relative_to(tmp_path)
         assert implementation == "native"
-    assert told["rows"] == ROWS
-    assert told["is_delivered"]
-    seen = bytearray(ROWS)
-    for record in iter_topic(own_kafka.bootstrap_servers, topic, timeout_s=STEP_S):
-        seen[int(record.key or b"")] += 1
-    assert seen.count(0) == 0, f"{seen.count(0)} rows are missing"
-    repeated = {int(task) for task, attempt in told["attempts"].items() if attempt}
-    doubled = [number for number, count in enumerate(seen) if count > 1] if seen.count(1) < ROWS else []
-    assert {number * TASKS // ROWS for number in doubled} <= repeated
+    doubled = ensure_told(told, row_counts(own_kafka.bootstrap_servers, topic, ROWS), TASKS)
+    repeated = repeated_tasks(told)
     assert repeated
     megabytes = sorted(size >> 20 for size in workers.resident_bytes.values())
     print(f"\n{ROWS} rows in {seconds:.0f} s, {len(doubled)} stored more than once, of {len(repeated)} tasks that were "

@@ -14,10 +14,9 @@ import psutil
 import pytest
 
 from pyproducer.spark.packing import pack
-from tests.spark.cluster_story import ROWS_A_MICRO_BATCH
-from tests.support.log_checker import iter_topic
+from tests.spark.cluster_program import ROWS_A_MICRO_BATCH
 from tests.support.spark_cluster import SparkCluster
-from tests.support.spark_program import STEP_S, end, stored_count, submitted, until
+from tests.support.spark_program import STEP_S, end, ensure_told, give_sign, row_counts, stored_count, submitted, until
 
 if TYPE_CHECKING:
     from pyproducer.broker import EmbeddedBroker
@@ -27,7 +26,6 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(STEP_S)]
 ROWS = 1_000_000
 TASKS = 40
 PARTITIONS = 6
-PROGRAM = Path(__file__).with_name("cluster_story.py")
 
 
 class Stage:
@@ -46,7 +44,7 @@ class Stage:
         return self.folder / "driver.log"
 
     def submitted(self, story: str, *rest: str) -> Any:
-        return submitted(self.cluster, self._archive, self.folder, PROGRAM, story, self._servers, self.topic, str(ROWS),
+        return submitted(self.cluster, self._archive, self.folder, story, self._servers, self.topic, str(ROWS),
                          str(TASKS), *rest)
 
     def stored(self) -> int:
@@ -55,27 +53,15 @@ class Stage:
     def await_stored(self, count: int, process: subprocess.Popen[str]) -> None:
         until(lambda: self.stored() >= count, f"{count} records", process, self.log)
 
-    def counts(self, row_count: int) -> bytearray:
+    def counts(self, row_count: int = ROWS) -> bytearray:
         """How often each row is in the log."""
-        seen = bytearray(row_count)
-        for record in iter_topic(self._servers, self.topic, timeout_s=STEP_S):
-            seen[int(record.key or b"")] += 1
-        return seen
+        return row_counts(self._servers, self.topic, row_count)
 
     def await_end(self, process: subprocess.Popen[str]) -> list[dict[str, Any]]:
         """What it said until it ended well."""
         answer = process.communicate(timeout=STEP_S)[0]
         assert process.returncode == 0, self.log.read_text(errors="replace")[-3000:]
         return [json.loads(line) for line in answer.splitlines()]
-
-    def ensure_told(self, told: dict[str, Any]) -> None:
-        """Each row is there, more than once only where its task ran again."""
-        assert (told["rows"], told["total"], told["is_delivered"]) == (ROWS, ROWS, True)
-        seen = self.counts(ROWS)
-        assert seen.count(0) == 0, f"{seen.count(0)} rows are missing"
-        doubled = [number for number, count in enumerate(seen) if count > 1]
-        repeated = {int(task) for task, attempt in told["attempts"].items() if attempt}
-        assert {number * TASKS // ROWS for number in doubled} <= repeated
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +88,7 @@ def test_write_when_an_executor_is_killed_then_every_row_is_there(stage: Stage) 
         stage.cluster.executors()[0].kill()
         (told,) = stage.await_end(process)
     assert any(told["attempts"].values())
-    stage.ensure_told(told)
+    ensure_told(told, stage.counts(), TASKS)
 
 
 def test_write_when_a_node_dies_then_every_row_is_there(stage: Stage) -> None:
@@ -113,7 +99,7 @@ def test_write_when_a_node_dies_then_every_row_is_there(stage: Stage) -> None:
             (told,) = stage.await_end(process)
         finally:
             stage.cluster.add_worker(f"again-{time.monotonic_ns()}")
-    stage.ensure_told(told)
+    ensure_told(told, stage.counts(), TASKS)
 
 
 def test_write_when_the_driver_is_interrupted_then_nothing_goes_on(stage: Stage) -> None:
@@ -125,7 +111,7 @@ def test_write_when_the_driver_is_interrupted_then_nothing_goes_on(stage: Stage)
     until_gone(stage.cluster)
     count = stage.stored()
     assert ROWS // 5 <= count < ROWS
-    seen = stage.counts(ROWS)
+    seen = stage.counts()
     assert max(seen) == 1
     assert sum(seen) == count
 
@@ -140,13 +126,11 @@ def test_write_when_its_job_is_cancelled_then_it_says_so_and_the_next_one_is_who
     """The workers live on, with their producers: what these had is either in the log or nowhere."""
     with stage.submitted("cancel") as process:
         stage.await_stored(ROWS // 5, process)
-        assert process.stdin is not None
-        process.stdin.write("now\n")
-        process.stdin.flush()
+        give_sign(process)
         ended, told = stage.await_end(process)
     assert "cancel" in ended["ended_by"].lower()
     assert not any(told["attempts"].values())
-    seen = stage.counts(ROWS)
+    seen = stage.counts()
     assert (min(seen), max(seen)) == (1, 2)
     assert (told["rows"], told["total"], told["is_delivered"]) == (ROWS, ROWS, True)
 
@@ -162,9 +146,7 @@ def test_stream_when_its_driver_is_killed_then_it_goes_on_from_its_checkpoint(st
     before = stage.stored()
     with stage.submitted(road, checkpoint) as process:
         stage.await_stored(before + 3 * ROWS_A_MICRO_BATCH, process)
-        assert process.stdin is not None
-        process.stdin.write("now\n")
-        process.stdin.flush()
+        give_sign(process)
         (told,) = stage.await_end(process)
     count = stage.stored()
     seen = stage.counts(count)
