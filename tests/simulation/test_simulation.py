@@ -83,11 +83,9 @@ def missing_of(lines: list[dict[str, Any]], moves: set[str]) -> set[str]:
 
 
 def test_seeds_when_they_are_run_then_nothing_is_wrong_and_something_happened() -> None:
-    lines: list[dict[str, Any]] = []
-    moves: set[str] = set()
     *lines, tables = seeds("--with", "strange_peer", "--seeds", str(STRANGE_SEEDS))
     assert_all_well(lines, len(lines))
-    moves |= set(tables["moves"])
+    moves = set(tables["moves"])
     for start in (0, 300, 600):  # a turn torn between two moves is one in two hundred seeds, and moves with the code
         *more, tables = seeds("--seeds", str(SEEDS), "--from", str(start))
         assert_all_well(more, SEEDS)
