@@ -279,7 +279,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
 
         Args:
             timeout: Longest wait in seconds; None waits until all is done (delivery.timeout.ms bounds that).
-            raise_on_error: Whether to raise when any record failed since the last flush() that came to its end, looked
+            raise_on_error: Whether to raise when any record failed since the last flush() that had ended before, looked
                 at or not, send_batch rows and futures that had failed when send() returned included.
 
         Raises:

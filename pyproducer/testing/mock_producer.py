@@ -89,12 +89,14 @@ class _Told:
 class _Completion:
     """A record that is not done."""
 
-    __slots__ = ("future", "offset", "outcome")
+    __slots__ = ("error", "future", "is_pending", "offset", "outcome")
 
     def __init__(self, outcome: ProduceRequestResult, future: FutureRecordMetadata, offset: int) -> None:
         self.outcome = outcome
         self.future = future
         self.offset = offset
+        self.error: KafkaError | None = None
+        self.is_pending = False
 
 
 class _Telling(threading.local):
@@ -113,7 +115,8 @@ class _Sender(RecordSender):
     """The road's other side: everything of RecordSender, but for what would need a broker."""
 
     sees_every_record = True
-    take: Callable[..., FutureRecordMetadata]
+    take: Callable[[SerializedRecord, int | None, Callable[[], object]], _Completion]
+    end_taken: Callable[[_Completion], object]
 
     def intercept(self, record: ProducerRecord,
                   on_completion: OnCompletion | None) -> tuple[ProducerRecord, Acknowledgement]:
@@ -125,16 +128,15 @@ class _Sender(RecordSender):
                   choose: Any = None) -> FutureRecordMetadata:
         """Keep a record where a batch would take it."""
         topic, partition, cluster = record.topic, record.partition, self._metadata.cluster
-        if choose is not None:  # a row of a send_batch: the road has asked for all others
-            count = cluster.table(topic).count
-            if partition is None and count:
-                partition = choose(topic, record.key, record.key_bytes, record.value, record.value_bytes, cluster,
-                                   count)
-            self.may_send.ensure(record.within)
+        count = cluster.table(topic).count
+        if choose is not None and partition is None and count:
+            partition = choose(topic, record.key, record.key_bytes, record.value, record.value_bytes, cluster, count)
+        completion = self.take(record, partition, lambda: self.may_send.ensure(record.within))
         if self._on_append is not None and partition is not None:
             self._on_append(topic, partition, record.size_bytes - HEADER_SIZE_BYTES, cluster, False)
-        return self.take(topic, partition, record.timestamp, record.key_bytes, record.value_bytes, record.headers,
-                         record.on_completion)
+        self.end_taken(completion)
+        future: FutureRecordMetadata = completion.future
+        return future
 
 
 class _Metadata:
@@ -215,6 +217,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
             max_request_size_bytes=config.max_request_size, buffer_memory_bytes=config.buffer_memory,
             max_block_ms=config.max_block_ms, may_send=MaySend(self._life, self._transactions.state))
         sender.take = self._take
+        sender.end_taken = self._end_taken
         self._sender = sender
         self._transactions.watch(sender.renew_gate)
         self._pave(sender.road)
@@ -504,26 +507,30 @@ class MockProducer(ProducerBase, Generic[K, V]):
 
     # Inside.
 
-    def _take(self, topic: str, partition: int | None, timestamp: int, key_bytes: bytes | None,
-              value_bytes: bytes | None, headers: tuple[Any, ...], on_completion: Any) -> FutureRecordMetadata:
+    def _take(self, record: SerializedRecord, partition: int | None, ensure: Callable[[], object]) -> _Completion:
+        topic, key_bytes, value_bytes = record.topic, record.key_bytes, record.value_bytes
+        on_completion: Any = record.on_completion
         ensure_topic_name(topic)
         metadata: Any = _Metadata(self._cluster)
         missing = None if partition is None else no_such_partition(metadata, topic, partition)
         topic_partition = TopicPartition(topic, partition or 0)
         outcome = ProduceRequestResult(topic_partition, self._life)
-        future = FutureRecordMetadata(outcome, 0, timestamp, -1 if key_bytes is None else len(key_bytes),
+        future = FutureRecordMetadata(outcome, 0, record.timestamp, -1 if key_bytes is None else len(key_bytes),
                                       -1 if value_bytes is None else len(value_bytes), on_completion)
+        completion = _Completion(outcome, future, -1)
         with self._lock:
+            ensure()  # with the lock: whoever ends the transaction next finds the record in it
             (self._history if self._transactions.state is None else self._transactions.records).append(
                 on_completion.tell.record)
-            error = missing or self._error_of_all
-            ends_at_once = self.auto_complete or error is not None
-            completion = _Completion(outcome, future, -1)
-            if not ends_at_once:
+            completion.error = missing or self._error_of_all
+            if not self.auto_complete and completion.error is None:
                 self._pending.append(completion)
-        if ends_at_once:
-            self._end(completion, error)
-        return future
+                completion.is_pending = True
+        return completion
+
+    def _end_taken(self, completion: _Completion) -> None:
+        if not completion.is_pending:
+            self._end(completion, completion.error)
 
     def _end_next(self, error: KafkaError | None) -> bool:
         with self._lock:

@@ -132,7 +132,8 @@ def test_write_when_its_job_is_cancelled_then_it_says_so_and_the_next_one_is_who
     assert not any(told["attempts"].values())
     seen = stage.counts()
     assert (min(seen), max(seen)) == (1, 2)
-    assert (told["rows"], told["total"], told["is_delivered"]) == (ROWS, ROWS, True)
+    assert (told["rows"], told["total"]) == (ROWS, ROWS)
+    assert not told["is_delivered"]  # what the sink delivered counts those tasks of the other job, too, that ended well
 
 
 @pytest.mark.parametrize("road", ["format", "foreachBatch"])

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +107,9 @@ def end(process: subprocess.Popen[str]) -> None:
     below = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
     process.kill()
     process.communicate()
-    for child in below:  # the driver's JVM
-        child.kill()
+    for child in below:  # the driver's JVM, unless it went with its driver
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
     psutil.wait_procs(below, GIVE_UP_S)
 
 

@@ -194,6 +194,47 @@ def test_send_batch_when_a_row_cannot_be_serialized_then_none_is_sent_as_with_a_
     assert heard[-4:] == [1, 2, type(None), type(None)]
 
 
+def test_send_batch_when_on_append_ends_the_transaction_then_its_row_is_in_that_one() -> None:
+    """The record is in its place before on_append() is told, as with a KafkaProducer."""
+    class Ending:
+        count = 0
+
+        def partition(self, *_: object) -> int:
+            return 0
+
+        def on_append(self, *_: object) -> None:
+            self.count += 1
+            if self.count == 2:
+                producer.commit_transaction()
+                producer.begin_transaction()
+
+    producer = MockProducer({"partitioner.class": Ending(), "transactional.id": "shop"}, partitions={"t": 1})
+    producer.init_transactions()
+    producer.begin_transaction()
+    future = producer.send_batch("t", [b"a", b"b", b"c"])
+    assert [record.value for record in producer.history()] == [b"a", b"b"]
+    assert producer.uncommitted_records() == []
+    assert list(future.result(0).offsets) == [0, 1, -1]
+    assert {row: type(error) for row, error in future.result(0).errors.items()} == {2: IllegalStateError}
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_send_when_the_partitioner_ends_the_transaction_then_nothing_is_taken_into_none(is_batch: bool) -> None:
+    def choose(*_: object) -> int:
+        producer.commit_transaction()
+        return 0
+
+    producer = MockProducer({"partitioner.class": choose, "transactional.id": "shop"}, partitions={"t": 1})
+    producer.init_transactions()
+    producer.begin_transaction()
+    if is_batch:
+        assert type(producer.send_batch("t", [b"a"]).result(0).errors[0]) is IllegalStateError
+    else:
+        with pytest.raises(IllegalStateError):
+            producer.send("t", b"a")
+    assert producer.history() == producer.uncommitted_records() == []
+
+
 def test_send_batch_when_rows_are_refused_in_the_middle_then_the_future_tells_as_with_a_broker() -> None:
     """The call raised, with a part of the rows sent: a KafkaProducer's returns, and its future says which."""
     def choose(_topic: object, _key: object, _bytes: object, value: bytes, *_others: object) -> int:
