@@ -23,6 +23,7 @@ from pyproducer import (
     aio,
 )
 from pyproducer.accumulator.buffer_pool import Place
+from pyproducer.accumulator.delivery_tally import DeliveryTally
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.broker import EmbeddedBroker
@@ -458,3 +459,29 @@ def test_offsets_when_a_record_fails_while_they_are_on_their_way_then_the_sender
         producer.send("orders", b"next", partition=0)
     assert committed(broker) == [b"next"]
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+def test_abort_when_interrupted_as_it_ends_then_it_may_be_called_again_and_no_flush_speaks_of_it(
+        start_broker: StartBroker, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = start_broker(topics={"orders": 1})
+    producer = connect(broker)
+    producer.begin_transaction()
+    broker.faults.on("Produce").error("INVALID_RECORD")
+    producer.send("orders", b"a")
+    with pytest.raises(AbortableTransactionError):
+        producer.commit_transaction()
+    end_period = DeliveryTally.end_period
+
+    def interrupted(*_: object) -> Any:
+        monkeypatch.setattr(DeliveryTally, "end_period", end_period)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DeliveryTally, "end_period", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        producer.abort_transaction()
+    producer.abort_transaction()
+    producer.begin_transaction()
+    producer.send("orders", b"b")
+    producer.flush(raise_on_error=True)
+    producer.commit_transaction()
+    assert committed(broker) == [b"b"]
