@@ -7,6 +7,7 @@ Source:  pyspark's SparkContext and traceback_utils (3.5 to 4.3). Nothing here l
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -50,6 +51,14 @@ def described(context: Any, description: str, *, overrules: bool) -> Iterator[No
         if site is not None:
             _asked(lambda: site.__exit__(None, None, None))
         _asked(lambda: context.setJobDescription(before))
+
+
+@functools.lru_cache(maxsize=1)  # once for each SparkContext
+def warn_of_copies(context: Any) -> None:
+    """Say that Spark is set to run slow tasks twice at a time: what both copies send is stored."""
+    if context is not None and _asked(lambda: context.getConf().get("spark.speculation")) == "true":
+        log.warning("spark.speculation=true: Spark starts a copy of a slow task beside it, the rows of both are "
+                    "stored, and one of them tells no numbers: leave it off where a job writes to Kafka")
 
 
 def again_count(context: Any, stages: Iterable[int]) -> int:

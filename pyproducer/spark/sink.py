@@ -24,7 +24,7 @@ from pyproducer.spark.foreach_writer import ForeachWriter
 from pyproducer.spark.pool import Lent, ProducerPool
 from pyproducer.spark.rows import field_names, send_rows
 from pyproducer.spark.schema import check_schema
-from pyproducer.spark.session import active_context, again_count, described
+from pyproducer.spark.session import active_context, again_count, described, warn_of_copies
 from pyproducer.spark.settings import SinkSettings, guarded
 from pyproducer.spark.task_numbers import DeliveredNumbers, TaskNumbers, WriteNumbers, this_task
 from pyproducer.spark.wheels import refuse_wheel
@@ -256,6 +256,7 @@ class KafkaSink:
             ConfigError: The workers would not find pyproducer. Spark tells it as a PicklingError. Not sent.
         """
         refuse_wheel()
+        warn_of_copies(active_context())
         return {**self.__dict__, "last_commit": None}
 
     def __repr__(self) -> str:

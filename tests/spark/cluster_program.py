@@ -1,7 +1,7 @@
 """What the tests submit to their cluster: a write by columns, or a stream, which something happens to meanwhile.
 
-`python cluster_program.py MASTER ARCHIVE PYTHON STORY SERVERS TOPIC ROWS TASKS [CHECKPOINT]`, where nothing of the
-tests can be imported. A line on stdin is the sign for what the story waits for; each line on stdout is JSON.
+`python cluster_program.py MASTER ARCHIVE PYTHON STORY SERVERS TOPIC ROWS TASKS [CHECKPOINT | JARS]`, where nothing
+of the tests can be imported. A line on stdin is the sign for what the story waits for; each line on stdout is JSON.
 """
 
 from __future__ import annotations
@@ -75,6 +75,10 @@ def main() -> None:
                .config("spark.driver.memory", "512m").config("spark.executor.memory", "512m")
                .config("spark.archives", f"{archive}#dep").config("spark.executorEnv.PYTHONPATH", "dep")
                .config("spark.ui.showConsoleProgress", "false"))
+    if story == "copies":
+        builder = builder.config("spark.speculation", "true").config("spark.speculation.quantile", "0.5")
+    if story == "connector":
+        builder = builder.config("spark.jars", rest[0])
     spark = builder.getOrCreate()
     try:
         if story in ("format", "foreachBatch"):
@@ -82,6 +86,9 @@ def main() -> None:
             return
         frame = spark.range(0, int(rows), numPartitions=int(tasks)).selectExpr(
             "cast(id as string) as key", "cast(rpad(cast(id as string), 100, 'x') as binary) as value")
+        if story == "connector":
+            frame.write.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", topic).save()
+            return
         sink = KafkaSink({"bootstrap.servers": servers}, topic=topic)
         if story == "places":
             say(places=spark.sparkContext.parallelize(range(16), 16).mapPartitions(where).distinct().collect())

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,13 @@ import pytest
 
 from pyproducer.spark.packing import pack
 from tests.spark.cluster_program import ROWS_A_MICRO_BATCH
+from tests.support.kafka_jars import spark_connector_jars
 from tests.support.spark_cluster import SparkCluster
 from tests.support.spark_program import STEP_S, end, ensure_told, give_sign, row_counts, stored_count, submitted, until
 
 if TYPE_CHECKING:
     from pyproducer.broker import EmbeddedBroker
+    from tests.support.kafka_server import KafkaServer
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(STEP_S)]
 
@@ -31,10 +34,13 @@ PARTITIONS = 6
 class Stage:
     """A cluster, a topic, and the program that writes to it."""
 
-    def __init__(self, cluster: SparkCluster, broker: EmbeddedBroker, archive: Path, folder: Path, topic: str) -> None:
+    def __init__(self, cluster: SparkCluster, broker: EmbeddedBroker | KafkaServer, archive: Path, folder: Path,
+                 topic: str, *, row_count: int = ROWS, task_count: int = TASKS) -> None:
         self.cluster = cluster
         self.folder = folder
         self.topic = topic
+        self._row_count = row_count
+        self._task_count = task_count
         self._archive = archive
         self._servers = broker.bootstrap_servers
         broker.create_topic(topic, PARTITIONS)
@@ -44,8 +50,8 @@ class Stage:
         return self.folder / "driver.log"
 
     def submitted(self, story: str, *rest: str) -> Any:
-        return submitted(self.cluster, self._archive, self.folder, story, self._servers, self.topic, str(ROWS),
-                         str(TASKS), *rest)
+        return submitted(self.cluster, self._archive, self.folder, story, self._servers, self.topic,
+                         str(self._row_count), str(self._task_count), *rest)
 
     def stored(self) -> int:
         return stored_count(self._servers, self.topic, PARTITIONS)
@@ -53,9 +59,9 @@ class Stage:
     def await_stored(self, count: int, process: subprocess.Popen[str]) -> None:
         until(lambda: self.stored() >= count, f"{count} records", process, self.log)
 
-    def counts(self, row_count: int = ROWS) -> bytearray:
+    def counts(self, row_count: int | None = None) -> bytearray:
         """How often each row is in the log."""
-        return row_counts(self._servers, self.topic, row_count)
+        return row_counts(self._servers, self.topic, row_count or self._row_count)
 
     def await_end(self, process: subprocess.Popen[str]) -> list[dict[str, Any]]:
         """What it said until it ended well."""
@@ -89,6 +95,52 @@ def test_write_when_an_executor_is_killed_then_every_row_is_there(stage: Stage) 
         (told,) = stage.await_end(process)
     assert any(told["attempts"].values())
     ensure_told(told, stage.counts(), TASKS)
+
+
+def test_write_when_spark_runs_a_copy_of_a_task_that_stands_still_then_every_row_is_there_and_a_warning(
+        stage: Stage) -> None:
+    """The copy ends the task, on the other node; what the one that stands still had sent is there twice."""
+    with stage.submitted("copies") as process:
+        stage.await_stored(ROWS // 5, process)
+        standing = next(stage.cluster.python_workers())
+        standing.suspend()
+        try:
+            (told,) = stage.await_end(process)
+        finally:
+            with suppress(psutil.NoSuchProcess):  # Spark killed it, with its attempt
+                standing.resume()
+    assert (told["rows"], told["total"], told["is_delivered"]) == (ROWS, ROWS, True)
+    assert any(told["attempts"].values())
+    seen = stage.counts()
+    assert min(seen) == 1
+    assert max(seen) <= 2
+    assert "spark.speculation=true" in stage.log.read_text(errors="replace")
+
+
+def test_write_when_four_workers_share_a_small_quota_then_all_rows_are_stored_once_as_with_sparks_own_sink(
+        cluster: SparkCluster, own_kafka: KafkaServer, archive: Path, tmp_path: Path, topic_name: str) -> None:
+    """With the defaults, what a worker has to send fits into its buffer.memory, and takes 160 s at its 100 KB/s.
+
+    delivery.timeout.ms is 120 s. Spark's own sink has one buffer for all tasks of an executor.
+    """
+    own_kafka.run_tool("kafka.admin.ConfigCommand", "--bootstrap-server", own_kafka.bootstrap_servers, "--alter",
+                       "--add-config", "producer_byte_rate=400000", "--entity-type", "clients", "--entity-default")
+    counts, seconds = {}, {}
+    for story, rest in (("write", ()), ("connector", [",".join(map(str, spark_connector_jars()))])):
+        (tmp_path / story).mkdir()
+        stage = Stage(cluster, own_kafka, archive, tmp_path / story, f"{topic_name}-{story}", row_count=600_000,
+                      task_count=4)
+        began = time.monotonic()
+        with stage.submitted(story, *rest) as process:
+            told = stage.await_end(process)
+        counts[story], seconds[story] = stage.counts(), time.monotonic() - began
+        if told:
+            ensure_told(told[0], counts[story], 4)
+            print(told[0]["line"])
+    print({story: f"{seen.count(1)} rows once, {len(seen) - seen.count(1)} not, in {seconds[story]:.0f} s"
+           for story, seen in counts.items()})
+    assert (min(counts["write"]), max(counts["write"])) == (1, 1)
+    assert min(counts["connector"]) == 1
 
 
 def test_write_when_a_node_dies_then_every_row_is_there(stage: Stage) -> None:

@@ -24,6 +24,7 @@ from tests.support.kafka_jars import java
 from tests.support.patience import GIVE_UP_S
 
 STOP_TIMEOUT_S = 60
+_HOSTS = "127.0.0.1", "localhost"  # two nodes to Spark, which starts a copy of a task on another one only
 
 
 class SparkCluster:
@@ -114,10 +115,11 @@ class SparkCluster:
                     continue  # it ended meanwhile, or its parent did
 
     def _start_worker(self, name: str) -> None:
+        host = _HOSTS[len(self._processes) % len(_HOSTS)]
         self._start(f"worker-{name}", "org.apache.spark.deploy.worker.Worker", "--cores", str(self._cores), "--memory",
-                    "1g", "--work-dir", str(self._folder / f"work-{name}"), self.url)
+                    "1g", "--work-dir", str(self._folder / f"work-{name}"), self.url, host=host)
 
-    def _start(self, name: str, main_class: str, *arguments: str) -> Path:
+    def _start(self, name: str, main_class: str, *arguments: str, host: str = _HOSTS[0]) -> Path:
         import pyspark
 
         home = Path(pyspark.__file__).parent
@@ -126,7 +128,7 @@ class SparkCluster:
         output = self._folder / f"{name}.log"
         with output.open("wb") as file:
             self._processes.append(subprocess.Popen(
-                [str(home / "bin" / "spark-class"), main_class, "--host", "127.0.0.1", "--port", "0", "--webui-port",
+                [str(home / "bin" / "spark-class"), main_class, "--host", host, "--port", "0", "--webui-port",
                  "0", *arguments],
                 cwd=self._folder, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
                 env={**variables, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1",

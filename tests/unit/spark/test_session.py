@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyproducer.spark.session import again_count, described
+from pyproducer.spark.session import again_count, described, warn_of_copies
 
 
 class RefusingContext:
@@ -33,3 +33,30 @@ def test_stages_that_ran_again_are_counted_once_each() -> None:
     context = SimpleNamespace(statusTracker=lambda: SimpleNamespace(getStageInfo=infos.get))
     assert again_count(context, [3, 3, 4, 5, -1]) == 2
     assert again_count(None, [3]) == 0
+
+
+class SetContext:
+    """A SparkContext with one setting."""
+
+    def __init__(self, speculation: str | None) -> None:
+        self._conf = {"spark.speculation": speculation}
+
+    def getConf(self) -> dict[str, str | None]:
+        return self._conf
+
+
+def test_copies_of_slow_tasks_when_spark_may_start_them_then_one_warning_tells(
+        caplog: pytest.LogCaptureFixture) -> None:
+    context = SetContext("true")
+    warn_of_copies(context)
+    warn_of_copies(context)
+    (told,) = caplog.messages
+    assert "spark.speculation=true" in told
+
+
+@pytest.mark.parametrize("context", [SetContext("false"), SetContext(None), RefusingContext(), None],
+                         ids=["off", "unset", "not told", "no context"])
+def test_copies_of_slow_tasks_when_spark_starts_none_or_does_not_tell_then_no_warning(
+        context: Any, caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_copies(context)
+    assert caplog.messages == []
