@@ -13,6 +13,12 @@ import threading
 from typing import Any
 
 ROWS_A_MICRO_BATCH = 20_000
+CLIENT_ID = "cluster-program"
+
+
+def settings_of(servers: str) -> dict[str, str]:
+    """Return the settings of the workers' producers."""
+    return {"bootstrap.servers": servers, "client.id": CLIENT_ID}
 
 
 def say(**told: object) -> None:
@@ -52,7 +58,7 @@ def stream(spark: Any, servers: str, topic: str, road: str, checkpoint: str) -> 
     if road == "format":
         writer = writer.format("pyproducer").option("kafka.bootstrap.servers", servers).option("topic", topic)
     else:
-        writer = writer.foreachBatch(KafkaSink({"bootstrap.servers": servers}, topic=topic).foreach_batch)
+        writer = writer.foreachBatch(KafkaSink(settings_of(servers), topic=topic).foreach_batch)
     query = writer.start()
     sys.stdin.readline()
     done = query.lastProgress
@@ -87,9 +93,10 @@ def main() -> None:
         frame = spark.range(0, int(rows), numPartitions=int(tasks)).selectExpr(
             "cast(id as string) as key", "cast(rpad(cast(id as string), 100, 'x') as binary) as value")
         if story == "connector":
-            frame.write.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", topic).save()
+            options = {f"kafka.{key}": value for key, value in settings_of(servers).items()}
+            frame.write.format("kafka").options(topic=topic, **options).save()
             return
-        sink = KafkaSink({"bootstrap.servers": servers}, topic=topic)
+        sink = KafkaSink(settings_of(servers), topic=topic)
         if story == "places":
             say(places=spark.sparkContext.parallelize(range(16), 16).mapPartitions(where).distinct().collect())
         if story == "cancel":

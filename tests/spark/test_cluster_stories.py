@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from pyproducer.spark.packing import pack
-from tests.spark.cluster_program import ROWS_A_MICRO_BATCH
+from tests.spark.cluster_program import CLIENT_ID, ROWS_A_MICRO_BATCH
 from tests.support.kafka_jars import spark_connector_jars
 from tests.support.spark_cluster import SparkCluster
 from tests.support.spark_program import STEP_S, end, ensure_told, give_sign, row_counts, stored_count, submitted, until
@@ -117,18 +117,30 @@ def test_write_when_spark_runs_a_copy_of_a_task_that_stands_still_then_every_row
     assert "spark.speculation=true" in stage.log.read_text(errors="replace")
 
 
+@pytest.fixture
+def small_quota() -> Iterator[KafkaServer]:
+    """An Apache Kafka that lets the programs' client id send 400 KB/s, counted over eleven seconds as by default."""
+    from tests.support.kafka_server import KafkaServer
+
+    server = KafkaServer()
+    server.also_set({"quota.window.num": 11})
+    with server:
+        server.run_tool("kafka.admin.ConfigCommand", "--bootstrap-server", server.bootstrap_servers, "--alter",
+                        "--add-config", "producer_byte_rate=400000", "--entity-type", "clients",
+                        "--entity-name", CLIENT_ID)
+        yield server
+
+
 def test_write_when_four_workers_share_a_small_quota_then_all_rows_are_stored_once_as_with_sparks_own_sink(
-        cluster: SparkCluster, own_kafka: KafkaServer, archive: Path, tmp_path: Path, topic_name: str) -> None:
+        cluster: SparkCluster, small_quota: KafkaServer, archive: Path, tmp_path: Path, topic_name: str) -> None:
     """With the defaults, what a worker has to send fits into its buffer.memory, and takes 160 s at its 100 KB/s.
 
     delivery.timeout.ms is 120 s. Spark's own sink has one buffer for all tasks of an executor.
     """
-    own_kafka.run_tool("kafka.admin.ConfigCommand", "--bootstrap-server", own_kafka.bootstrap_servers, "--alter",
-                       "--add-config", "producer_byte_rate=400000", "--entity-type", "clients", "--entity-default")
     counts, seconds = {}, {}
     for story, rest in (("write", ()), ("connector", [",".join(map(str, spark_connector_jars()))])):
         (tmp_path / story).mkdir()
-        stage = Stage(cluster, own_kafka, archive, tmp_path / story, f"{topic_name}-{story}", row_count=600_000,
+        stage = Stage(cluster, small_quota, archive, tmp_path / story, f"{topic_name}-{story}", row_count=600_000,
                       task_count=4)
         began = time.monotonic()
         with stage.submitted(story, *rest) as process:

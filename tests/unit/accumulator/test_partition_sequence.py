@@ -584,6 +584,16 @@ def test_doubt_when_a_batch_behind_may_be_in_the_log_then_it_stays(setup: Setup,
     assert "may be in the log" in str(setup.sequence.doubt_left(first, OUT_OF_ORDER))
 
 
+def test_doubt_when_it_was_about_a_batch_of_the_epoch_before_then_it_goes(setup: Setup) -> None:
+    """Nothing of the old epoch can come behind what a broker knows in the new one."""
+    setup.end(setup.send(), BatchEnd.UNKNOWN)
+    setup.settle()
+    known = setup.send()
+    assert known.place == (7, 1, 0)
+    setup.store(known)
+    assert setup.sequence.doubt_left(doubtful(setup), OUT_OF_ORDER) is None
+
+
 def test_doubt_when_those_behind_were_refused_then_it_goes(setup: Setup) -> None:
     first, second = setup.send(), setup.send()
     setup.retry(first, in_doubt=True)

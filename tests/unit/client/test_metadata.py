@@ -365,6 +365,18 @@ def test_rebootstrap_when_soft_and_a_node_has_the_id_0_then_it_is_asked_as_well(
     assert [node.node_id for node in md.nodes_to_ask()] == [-1, -2, 0, 1]
 
 
+def test_rebootstrap_when_soft_and_another_cluster_answers_then_its_lower_epochs_count_at_once():
+    """The bootstrap name was moved; its brokers tell no topic ids."""
+    md = metadata()
+    md.add("t", 0)
+    answer(md, 0, rows(1, epoch=9))
+    md.rebootstrap(forget_leaders=False)
+    answer(md, 500, rows(2, epoch=1))
+    assert md.cluster.leader_for(TopicPartition("t", 0)).node_id == 2
+    again(md, rows(1, epoch=0))
+    assert md.cluster.leader_for(TopicPartition("t", 0)).node_id == 2, "a broker that lags is not another cluster"
+
+
 def rows(leader, *, epoch, other_leader=1, other_epoch=0):
     """Return a topic of two partitions from a broker that tells no topic ids."""
     row = topic_row("t", leader, other_leader, epoch=epoch, topic_id=uuid.UUID(int=0))

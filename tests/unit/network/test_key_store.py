@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import NameOID
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.network import key_store
+from pyproducer.network.key_store import read_identity, store_kind
 from pyproducer.network.ssl_context import build_client_ssl_context
 from tests.support.java_stores import KEY_PASSWORD, PASSWORD, write_stores
 
@@ -29,6 +32,11 @@ def stores(tmp_path: Path) -> dict[str, str]:
 def needed(name: str) -> None:
     if name.endswith("jks"):
         pytest.importorskip("jks")
+
+
+def subjects(pem: str) -> list[str]:
+    return [str(one.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+            for one in x509.load_pem_x509_certificates(pem.encode())]
 
 
 def trusted_names(context: ssl.SSLContext) -> list[str]:
@@ -59,6 +67,7 @@ def test_key_store_when_a_jdk_wrote_it_then_key_and_chain_are_loaded(
     settings = {"ssl.keystore.location": stores[name], "ssl.keystore.password": PASSWORD,
                 "ssl.key.password": key_password}
     build_client_ssl_context(settings)
+    assert subjects(read_identity(settings, store_kind(Path(stores[name]).read_bytes())).pem) == ["client", AUTHORITY]
     monkeypatch.delattr(os, "memfd_create", raising=False)  # the road of other systems
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     build_client_ssl_context(settings)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import socket
 from typing import cast
 
-from pyproducer.network.transport import END_OF_STREAM, PlaintextTransportLayer
+from pyproducer.network.transport import END_OF_STREAM, PlaintextTransportLayer, configure_socket
 
 
 class SocketWithoutSendmsg:
@@ -14,6 +14,13 @@ class SocketWithoutSendmsg:
         self.recv_into = sock.recv_into
         self.send = sock.send
         self.close = sock.close
+
+
+def test_buffers_when_set_then_each_is_of_its_own_direction() -> None:
+    with socket.socket() as sock:
+        configure_socket(sock, send_buffer_bytes=9_000, receive_buffer_bytes=31_000)
+        told = [sock.getsockopt(socket.SOL_SOCKET, which) for which in (socket.SO_SNDBUF, socket.SO_RCVBUF)]
+        assert told in ([9_000, 31_000], [18_000, 62_000])  # Linux doubles them
 
 
 def test_write_when_the_system_cannot_gather_then_the_bytes_are_the_same() -> None:

@@ -111,6 +111,13 @@ def test_offsets_when_they_are_of_each_client_then_they_are_the_same() -> None:
         TopicPartition("t", 1): OffsetAndMetadata(0)}
 
 
+@pytest.mark.parametrize(("given", "expected"), [(None, -1), (0, 0), (7, 7)])
+def test_offsets_when_they_have_a_leader_epoch_then_it_is_kept_and_none_is_no_epoch(
+        given: int | None, expected: int) -> None:
+    (told,) = to_offsets({("t", 0): OffsetAndMetadata(5, "", given)}).values()
+    assert told.leader_epoch == expected
+
+
 @pytest.mark.parametrize(("given", "kind", "words"), [
     (None, TypeError, "offsets are a dict of TopicPartitions and offsets"),
     ("t", TypeError, "offsets are a dict of TopicPartitions and offsets"),

@@ -420,8 +420,10 @@ def test_enter_when_max_block_is_0_then_it_fails_at_once_and_asks() -> None:
     assert "u" in producer.metadata.topics()
     assert producer.metadata.time_to_next_update(0) == 0
     producer.tell(2)
+    assert producer.metadata.time_to_next_update(producer.clock.now_ms()) > 10_000
     with pytest.raises(KafkaTimeoutError, match="Partition 5 of topic 'u' was not known"):
         producer.enter(partition=5, max_block_ms=0)
+    assert producer.metadata.time_to_next_update(producer.clock.now_ms()) < 10_000, "partitions may have been added"
     assert producer.room.enter(record_of("u", 1, 0, b"v"), 0) is None
     assert not producer.room.queues
 

@@ -111,6 +111,14 @@ def test_api_versions_response_when_unsupported_then_read_as_version_0(version):
     assert body["api_keys"] == [{"api_key": 18, "min_version": 0, "max_version": 4}]
 
 
+@pytest.mark.parametrize("rest", ["", "00", "00000001" + "0012"], ids=["no body", "tags alone", "cut short"])
+@pytest.mark.parametrize("version", [0, 3, 4])
+def test_api_versions_response_when_unsupported_and_no_more_can_be_read_then_the_code_is(version, rest):
+    """So do brokers before 2.4, and test doubles of brokers: the code alone says that version 0 is to be asked for."""
+    _, body = parse_response(ApiKeys.API_VERSIONS, version, bytes.fromhex("00000007" + "0023" + rest))
+    assert body == {"error_code": 35, "api_keys": []}
+
+
 @pytest.mark.parametrize("version", [0, 1, 3, 4])
 def test_api_versions_response_of_other_errors_has_its_own_layout(version):
     frame = b"".join(build_response(ApiKeys.API_VERSIONS, version, 7, {"error_code": 42, "api_keys": []}))

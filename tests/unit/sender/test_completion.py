@@ -919,8 +919,10 @@ def test_topic_id_when_it_was_not_asked_for_then_passed_over_also_where_one_topi
 
 # The new leader (KIP-951).
 
-def test_new_leader_when_the_answer_names_a_node_that_metadata_does_not_know_then_it_is_used_at_once() -> None:
-    producer = started()
+@pytest.mark.parametrize("version", [10, 11, 12])
+def test_new_leader_when_the_answer_names_a_node_that_metadata_does_not_know_then_it_is_used_at_once(
+        version: int) -> None:
+    producer = started(version=version)
     futures = [producer.append_told(name) for name in "ab"]
     producer.turn()
     producer.answer_all(code=ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader={"leader_id": 3, "leader_epoch": 9},

@@ -113,3 +113,15 @@ def test_batch_when_it_has_no_sequence_then_its_producer_is_known_and_nothing_ca
     assert producers.find_duplicate(header(-1)) is None
     assert producers.check(header(-1)) is ErrorCode.NONE
     assert producers.check(header(0)) is ErrorCode.NONE
+
+
+def test_expired_when_a_producer_is_silent_then_it_is_forgotten_but_not_with_an_open_transaction() -> None:
+    producers = ProducerStateManager()
+    producers.update(header(0, producer_id=7), 10, 5000)
+    producers.update(transactional(header(0, producer_id=8)), 13, 5000)
+    producers.update(header(0, producer_id=9), 16, 5001)
+    assert producers.remove_expired(6000, 1000) == 1
+    assert [producers.knows(producer_id) for producer_id in (7, 8, 9)] == [False, True, True]
+    producers.end_transaction(8, 0, 0, 6000)
+    assert producers.remove_expired(7000, 1000) == 2
+    assert not producers.active_producers()

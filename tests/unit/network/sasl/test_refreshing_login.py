@@ -424,6 +424,21 @@ def test_client_when_it_is_not_made_yet_or_is_old_or_of_an_old_ticket_then_it_ma
     assert login.new_client("a").credential.value == "number 2"
 
 
+def test_client_when_it_was_made_just_before_the_ticket_was_renewed_then_another_one_is_made(clock):
+    login = preparing_login(clock, numbered_source(clock), Maker(), [])
+    login.run_once()
+    clock.advance(login._due_in_ms() - 1)
+    assert not login.is_ready_for("a")
+    assert login.run_once() == 1
+    assert login.is_ready_for("a")
+    clock.advance(1)
+    login.run_once()
+    assert login.version == 2
+    assert not login.is_ready_for("a")
+    login.run_once()
+    assert login.new_client("a").credential.value == "number 2"
+
+
 @pytest.mark.parametrize(("raised", "kind"), [
     (AuthenticationError("not known to the KDC"), AuthenticationError), (unavailable("no KDC"), TransportError),
     (ValueError("whatever"), TransportError), (SystemExit(1), TransportError)])

@@ -14,6 +14,7 @@ from pyproducer.common.errors import NOT_SENT, AuthenticationError, ConfigError,
 from pyproducer.network.sasl.client_credentials import ClientCredentials
 from pyproducer.network.sasl.token_endpoint import MOST_BYTES, Timeouts, TokenEndpoint, checked_url
 from tests.support.certificates import Certificates
+from tests.support.clock import ManualClock
 from tests.support.issuer import Answer, Issuer, json_answer
 from tests.support.patience import GIVE_UP_S
 
@@ -121,6 +122,26 @@ def test_issuer_when_it_is_slow_then_the_error_names_the_timeouts(issuer):
     let_go.set()
     assert "sasl.login.read.timeout.ms is 50" in str(error)
     assert isinstance(error, TransportError)
+
+
+class Running(ManualClock):
+    """A clock that goes on whenever it is looked at."""
+
+    def __init__(self, step_ms: int) -> None:
+        super().__init__()
+        self._step_ms = step_ms
+
+    def now_ms(self) -> int:
+        self.advance(self._step_ms)
+        return super().now_ms()
+
+
+def test_answer_when_its_body_takes_as_long_as_it_may_then_it_is_read(issuer):
+    """Of each piece the socket knows; of the body as a whole the clock does."""
+    issuer.answer = lambda asked: json_answer(200, {"access_token": "a.b.c"})
+    assert TokenEndpoint(issuer.token_url, REQUEST, timeouts=PATIENT, clock=Running(30_000)).jwt() == "a.b.c"
+    with pytest.raises(TransportError, match="does not answer in time"):
+        TokenEndpoint(issuer.token_url, REQUEST, timeouts=PATIENT, clock=Running(30_001)).jwt()
 
 
 def test_issuer_when_nobody_listens_then_the_error_says_so_and_may_pass():
