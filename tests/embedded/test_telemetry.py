@@ -84,8 +84,10 @@ def test_push_when_it_is_switched_off_or_not_advertised_then_nothing_is_asked(
         assert pushes(target) == []
 
 
-def test_push_when_the_subscription_changed_then_it_is_asked_for_anew_by_the_same_id(broker: EmbeddedBroker) -> None:
-    broker.faults.on("PushTelemetry", times=1).error(117)
+@pytest.mark.parametrize("code", ["UNKNOWN_SUBSCRIPTION_ID", "UNSUPPORTED_COMPRESSION_TYPE"])
+def test_push_when_the_subscription_changed_then_it_is_asked_for_anew_by_the_same_id(
+        broker: EmbeddedBroker, code: str) -> None:
+    broker.faults.on("PushTelemetry", times=1).error(code)
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
         producer.send("orders", b"v").result(GIVE_UP_S)
         ends = time.monotonic() + GIVE_UP_S
