@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyproducer import KafkaError, ProducerInterceptor, ProducerRecord, RecordMetadata
+from pyproducer import KafkaError, ProducerInterceptor, ProducerRecord, RecordMetadata, aio
 from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.broker import EmbeddedBroker
@@ -19,6 +19,29 @@ from tests.support.fault_proxy import FaultProxy
 from tests.support.patience import GIVE_UP_S
 
 RECORD = b"." * 15_000
+
+
+def test_send_batch_when_its_task_is_cancelled_before_its_thread_begins_then_nothing_is_sent(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Late, its rows would be in whatever transaction is open by then."""
+    threads: list[Any] = []
+
+    async def main(broker: EmbeddedBroker) -> None:
+        async with AsyncKafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            with monkeypatch.context() as patch:
+                patch.setattr(aio, "start_daemon", lambda run, _name: threads.append(run))
+                task = asyncio.ensure_future(producer.send_batch("orders", [b"a"]))
+                await asyncio.sleep(0)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            (run,) = threads
+            await asyncio.to_thread(run)
+            await producer.send("orders", b"b")
+
+    with EmbeddedBroker(topics={"orders": 1}) as broker:
+        asyncio.run(main(broker))
+        assert [record.value for record in broker.records("orders")] == [b"b"]
 
 
 def test_task_when_no_memory_comes_back_then_it_does_not_try_again(monkeypatch: pytest.MonkeyPatch) -> None:

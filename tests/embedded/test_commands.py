@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -102,6 +103,7 @@ def test_send_when_the_broker_refuses_lines_then_they_are_kept(broker: EmbeddedB
     done = run("send", "--config", str(config), "--failed", str(failed), "orders", text="x\ny\n")
     assert done.returncode == 1
     assert "0 stored, 2 failed" in done.stderr
+    assert re.findall(r"line (\d+):", done.stderr) == ["1", "2"]
     assert failed.read_bytes() == b"x\ny\n"
 
 

@@ -49,6 +49,8 @@ def test_rows_become_objects_by_default_with_a_key_of_any_type(broker: EmbeddedB
     found = rows_of(broker, "orders")
     assert sorted((json.loads(record.value) for record in found), key=lambda row: row["id"]) == rows
     assert all(record.key == str(json.loads(record.value)["id"]).encode() for record in found)
+    places = [(record.partition, int(record.key)) for record in found]
+    assert places == sorted(places), "rows of a partition are in the frame's order"
 
 
 def test_columns_as_they_are_with_headers_and_partitions_by_a_producer_that_stays_open(broker: EmbeddedBroker) -> None:

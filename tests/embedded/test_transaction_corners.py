@@ -371,6 +371,34 @@ def test_call_when_it_was_interrupted_before_it_woke_the_sender_then_the_repeate
     getattr(producer, call)()
 
 
+def test_commit_when_a_record_waited_for_its_topic_in_vain_then_it_fails(
+        start_broker: StartBroker, connect: Connect) -> None:
+    """It was taken into the transaction, and is not there."""
+    broker = start_broker(topics={"orders": 1}, auto_create_topics=False)
+    producer = connect(broker, max_block_ms=2_000)
+    producer.begin_transaction()
+    producer.send("orders", b"1")
+    with pytest.raises(KafkaTimeoutError) as missing:
+        producer.send("nowhere", b"2").result(GIVE_UP_S)
+    with pytest.raises(AbortableTransactionError, match="nowhere") as caught:
+        producer.commit_transaction()
+    assert (missing.value.outcome, caught.value.outcome) == ("not_sent", "not_sent")
+    repeated(producer.abort_transaction)
+    assert committed(broker) == []
+
+
+def test_offsets_when_there_are_none_then_nothing_is_asked_and_the_transaction_goes_on(
+        start_broker: StartBroker, connect: Connect) -> None:
+    broker = start_broker(topics={"orders": 1}, log_requests=True)
+    producer = connect(broker)
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction({}, "readers")
+    producer.send("orders", b"1")
+    producer.commit_transaction()
+    assert committed(broker) == [b"1"]
+    assert broker.requests("AddOffsetsToTxn") == broker.requests("TxnOffsetCommit") == []
+
+
 def test_abort_when_prepare_timed_out_then_it_aborts(start_broker: StartBroker, connect: Connect) -> None:
     """Which the prepare's error names as the way out; a `with` block left by it did not abort either."""
     broker = start_broker(topics={"orders": 1})

@@ -73,6 +73,20 @@ def test_metadata_0_with_no_topics_means_all_and_later_none(wire: WireTarget, to
     assert topic in {found["name"] for found in everything}
 
 
+@pytest.mark.parametrize("version", range(4))
+def test_metadata_of_an_unknown_topic_when_the_version_cannot_ask_for_it_then_it_is_created(
+        wire: WireTarget, topic_name: str, version: int) -> None:
+    with wire.connect() as client:
+        deadline = time.monotonic() + GIVE_UP_S
+        while True:
+            (found,) = client.request(ApiKeys.METADATA, version, metadata_body(topic_name))["topics"]
+            if found["error_code"] == 0 and found["partitions"]:
+                break
+            assert found["error_code"] in (3, 5)
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 def test_metadata_of_an_unknown_topic_creates_it_only_when_asked_to(wire: WireTarget, topic_name: str) -> None:
     with wire.connect() as client:
         body = metadata_body(topic_name, allow_auto_topic_creation=False)

@@ -130,6 +130,19 @@ def test_callbacks_when_they_send_complete_raise_and_close_then_nothing_is_lost(
         producer.send("t", b"late")
 
 
+def test_close_when_it_has_interceptors_then_each_is_closed_once() -> None:
+    class Closing(ProducerInterceptor):
+        closed: list[Any] = []  # noqa: RUF012 - made anew for each producer by its class's name
+
+        def close(self) -> None:
+            self.closed.append(self)
+
+    producer = MockProducer({"interceptor.classes": [Closing, Closing]})
+    producer.close()
+    producer.close()
+    assert len(Closing.closed) == len({*map(id, Closing.closed)}) == 2
+
+
 def test_interceptors_when_there_are_some_then_they_see_records_and_outcomes() -> None:
     class Marking(ProducerInterceptor):
         seen: list[Any] = []  # noqa: RUF012 - made anew for each producer by its class's name
