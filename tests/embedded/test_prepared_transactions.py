@@ -95,6 +95,18 @@ def test_prepared_transaction_when_its_process_was_killed_then_another_one_ends_
         assert completer.commit(prepared) is completer.abort(prepared) is UNDECIDABLE
 
 
+@pytest.mark.parametrize("code", ["INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "PRODUCER_FENCED"])
+def test_completer_when_the_coordinator_does_not_know_the_id_or_its_epoch_then_nobody_can_decide(
+        start_broker: StartBroker, code: str) -> None:
+    broker = start_broker(topics={"orders": 1})
+    with connect(broker) as producer, completer_of(broker) as completer:
+        prepared = prepare(producer)
+        broker.faults.on("EndTxn", times=1).error(code)
+        assert completer.commit(prepared) is UNDECIDABLE
+        producer.commit_transaction()
+    assert committed(broker) == [b"1"]
+
+
 @LEVELS
 def test_prepared_transaction_when_it_is_ended_elsewhere_then_its_producer_goes_on_after_ending_it_too(
         start_broker: StartBroker, level: int) -> None:

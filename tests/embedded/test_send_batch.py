@@ -95,6 +95,16 @@ def test_lists_slices_and_chunks_are_stored(wire: WireTarget, topic: str, produc
     assert table["offset"].to_pylist() == list(joined.offsets)
 
 
+def test_headers_of_each_row_stay_with_it_beside_chunks_of_values(arrow: Any) -> None:
+    headers = [[(f"h{number}", b"%d" % row) for number in range(row % 3)] for row in range(9)]
+    values = arrow.chunked_array([[b"0", b"1", b"2", b"3"], [b"4"], [], [b"5", b"6", b"7", b"8"]])
+    with EmbeddedBroker(topics={"orders": 1}) as broker:
+        with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            producer.send_batch("orders", values, headers=headers).result(GIVE_UP_S)
+        found = [(record.value, [tuple(header) for header in record.headers]) for record in broker.records("orders")]
+    assert found == [(b"%d" % row, told) for row, told in enumerate(headers)]
+
+
 def test_no_rows_are_done_at_once_and_need_no_broker(arrow: Any) -> None:
     with KafkaProducer({"bootstrap.servers": "127.0.0.1:1"}) as producer:
         for nothing in ([], arrow.array([], arrow.binary()), arrow.chunked_array([], arrow.string())):

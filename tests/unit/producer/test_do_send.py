@@ -610,6 +610,7 @@ def test_send_when_memory_comes_back_during_the_wait_then_it_is_accepted_at_that
     with waits:
         future = facade.producer.send("t", b"second", partition=1)
     assert facade.clock.now_ms() == 400
+    assert facade.producer.metrics()["bufferpool-wait-time-ns-total"] == 400_000_000
     facade.broker.await_requests(2)
     facade.broker.answer()
     assert future.result(GIVE_UP_S).offset == 100

@@ -273,7 +273,11 @@ def test_partitioner_when_records_waited_then_it_is_asked_on_the_senders_turn_in
     assert values_of(producer, 2) == [b"a", b"b"]
 
 
-@pytest.mark.parametrize("raised", [ZeroDivisionError("mine"), SystemExit(3), MemoryError()])
+OF_ANOTHER_RECORD = KafkaError("a record of another producer was refused")
+OF_ANOTHER_RECORD.outcome = "rejected"
+
+
+@pytest.mark.parametrize("raised", [ZeroDivisionError("mine"), SystemExit(3), MemoryError(), OF_ANOTHER_RECORD])
 def test_partitioner_when_it_raises_then_that_record_fails_and_the_others_go_on(raised: BaseException) -> None:
     def choose(_topic: str, _key: Any, _key_bytes: Any, value: bytes, *_: Any) -> int:
         if value == b"bad":
