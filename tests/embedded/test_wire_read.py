@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -73,18 +74,23 @@ def test_metadata_0_with_no_topics_means_all_and_later_none(wire: WireTarget, to
     assert topic in {found["name"] for found in everything}
 
 
+def await_created(client: RawClient, version: int, topic: str) -> dict[str, Any]:
+    """Ask for a topic until it is there, and return what is told of it."""
+    deadline = time.monotonic() + GIVE_UP_S
+    while True:
+        (found,) = client.request(ApiKeys.METADATA, version, metadata_body(topic))["topics"]
+        if found["error_code"] == 0 and found["partitions"]:
+            return dict(found)
+        assert found["error_code"] in (3, 5)
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize("version", range(4))
 def test_metadata_of_an_unknown_topic_when_the_version_cannot_ask_for_it_then_it_is_created(
         wire: WireTarget, topic_name: str, version: int) -> None:
     with wire.connect() as client:
-        deadline = time.monotonic() + GIVE_UP_S
-        while True:
-            (found,) = client.request(ApiKeys.METADATA, version, metadata_body(topic_name))["topics"]
-            if found["error_code"] == 0 and found["partitions"]:
-                break
-            assert found["error_code"] in (3, 5)
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        await_created(client, version, topic_name)
 
 
 def test_metadata_of_an_unknown_topic_creates_it_only_when_asked_to(wire: WireTarget, topic_name: str) -> None:
@@ -92,15 +98,7 @@ def test_metadata_of_an_unknown_topic_creates_it_only_when_asked_to(wire: WireTa
         body = metadata_body(topic_name, allow_auto_topic_creation=False)
         (found,) = client.request(ApiKeys.METADATA, 12, body)["topics"]
         assert (found["error_code"], found["topic_id"].int) == (3, 0)
-        deadline = time.monotonic() + GIVE_UP_S
-        while True:
-            (found,) = client.request(ApiKeys.METADATA, 12, metadata_body(topic_name))["topics"]
-            if found["error_code"] == 0 and found["partitions"]:
-                break
-            assert found["error_code"] in (3, 5)
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        assert found["topic_id"].int != 0
+        assert await_created(client, 12, topic_name)["topic_id"].int != 0
 
 
 @pytest.mark.parametrize("name", ["a/b", "", "..", "x" * 250])

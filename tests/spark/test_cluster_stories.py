@@ -131,11 +131,12 @@ def small_quota() -> Iterator[KafkaServer]:
         yield server
 
 
-def test_write_when_four_workers_share_a_small_quota_then_all_rows_are_stored_once_as_with_sparks_own_sink(
+def test_write_when_four_workers_share_a_small_quota_then_all_rows_are_stored_once_beside_sparks_own_sink(
         cluster: SparkCluster, small_quota: KafkaServer, archive: Path, tmp_path: Path, topic_name: str) -> None:
     """With the defaults, what a worker has to send fits into its buffer.memory, and takes 160 s at its 100 KB/s.
 
-    delivery.timeout.ms is 120 s. Spark's own sink has one buffer for all tasks of an executor.
+    delivery.timeout.ms is 120 s. Spark's own sink, which has one buffer for all tasks of an executor, runs beside it:
+    its rows are there, and may be so more than once.
     """
     counts, seconds = {}, {}
     for story, rest in (("write", ()), ("connector", [",".join(map(str, spark_connector_jars()))])):
