@@ -387,6 +387,29 @@ def test_futures_when_asyncio_waits_for_several_then_it_gets_those_that_are_done
     run(main())
 
 
+def test_done_callback_of_a_loops_producer_when_it_is_removed_then_it_is_not_called(
+        topic: str, proxy: FaultProxy) -> None:
+    """The loop's producer keeps a callback wrapped: it must be found by what the application gave."""
+    async def main() -> None:
+        async with connect(proxy) as producer:
+            held = proxy.on("Produce").hold_answer()
+            future = producer.send_nowait(topic, b"v", partition=0)
+            called: list[str] = []
+
+            def removed(_future: object) -> None:
+                called.append("removed")
+
+            future.add_done_callback(removed)
+            future.add_done_callback(lambda _: called.append("kept"))
+            assert future.remove_done_callback(removed) == 1
+            held.release()
+            await future
+            await until(lambda: called)
+            assert called == ["kept"]
+
+    run(main())
+
+
 def test_block_when_its_records_cannot_be_delivered_then_it_ends_within_its_bound_and_the_log_says_how_many(
         topic: str, proxy: FaultProxy, caplog: pytest.LogCaptureFixture) -> None:
     """`async with` waited for delivery.timeout.ms at the end of a service, which is killed after 30 s."""

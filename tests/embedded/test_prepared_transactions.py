@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,10 @@ from pyproducer import (
 )
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.cli.main import main
+from pyproducer.protocol.apis import ApiKeys
 from tests.support.late_requests import PROPS
 from tests.support.log_checker import read_topic
-from tests.support.patience import PROGRAM_S
+from tests.support.patience import GIVE_UP_S, PROGRAM_S
 
 pytest.importorskip("confluent_kafka")
 
@@ -145,6 +147,24 @@ def test_prepared_transaction_when_its_producer_binds_other_ids_then_the_first_i
     assert sorted(committed(broker)) == [b"0", b"0 again", b"1", b"1 again"]
 
 
+def test_prepared_transaction_when_its_coordinator_has_forgotten_the_id_then_it_is_bound_anew(
+        start_broker: StartBroker) -> None:
+    """What a coordinator has forgotten is not open: nothing is in the way of the id's next transaction."""
+    broker = start_broker(topics={"orders": 1}, config={
+        "transactional.id.expiration.ms": 100, "transaction.remove.expired.transaction.cleanup.interval.ms": 50})
+    with connect(broker, "task-0") as producer, completer_of(broker) as completer:
+        first = prepare(producer)
+        producer.init_transactions("task-1")
+        assert completer.commit(first) is COMMITTED
+        give_up_s = time.monotonic() + GIVE_UP_S
+        while "TRANSACTIONAL_ID_NOT_FOUND" not in txn(broker, "describe", "task-0", "--json")[1]:
+            assert time.monotonic() < give_up_s, "the coordinator does not forget"
+        producer.init_transactions("task-0")
+        with producer.transaction():
+            producer.send("orders", b"2")
+    assert committed(broker) == [b"1", b"2"]
+
+
 @LEVELS
 def test_close_when_a_transaction_is_prepared_then_it_stays_open(start_broker: StartBroker, level: int) -> None:
     broker = start_broker(topics={"orders": 1}, config={"transaction.version": level})
@@ -227,6 +247,19 @@ def test_txn_when_transactions_are_open_then_it_lists_describes_and_aborts_them(
         assert code == 0
         assert "the producer is fenced" in text
     assert committed(broker) == []
+
+
+@pytest.mark.parametrize("last_version", [1, 2])
+def test_txn_list_when_it_is_given_a_pattern_then_it_is_of_the_whole_id_whoever_looks(
+        start_broker: StartBroker, last_version: int) -> None:
+    """A broker before 4.1 takes no pattern: the client looks, and must find what the broker would."""
+    broker = start_broker(topics={"orders": 1})
+    broker.set_api_versions({ApiKeys.LIST_TRANSACTIONS: (0, last_version)})
+    for transactional_id in ("shop", "shop-2", "a-shop"):
+        connect(broker, transactional_id).close()
+    for pattern, found in (("shop", ["shop"]), ("shop.*", ["shop", "shop-2"]), ("sho", [])):
+        rows = json.loads(txn(broker, "list", "--json", "--pattern", pattern)[1])
+        assert sorted(row["transactional_id"] for row in rows) == found
 
 
 def test_txn_when_it_is_called_wrongly_then_it_says_how(tmp_path: Path) -> None:

@@ -221,6 +221,22 @@ def test_goodbye_when_the_subscription_is_asked_for_then_nobody_waits_for_the_an
     assert not telemetry.say_goodbye(10)
 
 
+@pytest.mark.parametrize("is_delta", [True, False])
+def test_start_of_a_sum_when_it_is_told_again_then_a_delta_begins_where_the_last_one_ended(is_delta: bool) -> None:
+    """OpenTelemetry's model: deltas join without a gap or an overlap, and a cumulative sum began once."""
+    registry = Registry("app", now_ms=0)
+    registry.ledger.topic_row("t").record_error_total += 1
+    writer = OtlpWriter(["*"], is_delta=is_delta, began_ns=7)
+
+    def times(now_ns: int) -> tuple[int, int]:
+        found = read({"compression_type": 0, "metrics": writer.write(registry.collect(10), now_ns)})
+        (point,) = found["org.apache.kafka.producer.topic.record.error.total"]
+        return point.start_time_unix_nano, point.time_unix_nano
+
+    assert times(100) == (7, 100)
+    assert times(200) == (100 if is_delta else 7, 200)
+
+
 def test_delta_when_a_topics_row_goes_and_comes_back_then_it_is_never_below_0_and_nothing_is_kept() -> None:
     """It was -97: the row began anew at 0, and the writer remembered the old one, for ever."""
     registry, live = Registry("app", window_ms=1, now_ms=0), {"t"}

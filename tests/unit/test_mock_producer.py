@@ -348,6 +348,8 @@ def test_async_when_awaited_then_it_is_the_same_producer() -> None:
             producer.error_next(REFUSED)
             with pytest.raises(RecordTooLargeError):
                 await failing
+            with pytest.raises(DeliveryFailedError):
+                await producer.flush(raise_on_error=True)
             mock.auto_complete = True
             assert len(await producer.send_batch("t", [[3], [4]])) == 2
             await producer.flush()

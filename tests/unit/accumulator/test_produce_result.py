@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
+import time
 import traceback
 
 import pytest
@@ -91,6 +93,23 @@ def test_result_when_another_thread_completes_wakes_the_waiter():
     batch.complete(1)
     thread.join(GIVE_UP_S)
     assert results[0].offset == 1
+
+
+def test_wait_for_the_first_exception_when_one_record_fails_then_the_others_are_not_waited_for():
+    (stored_batch, [stored]), (failed_batch, [failed]) = make_batch(1), make_batch(1)
+    found = []
+    waiting = threading.Thread(
+        target=lambda: found.append(concurrent.futures.wait([stored, failed], return_when="FIRST_EXCEPTION")))
+    waiting.start()
+    give_up_s = time.monotonic() + GIVE_UP_S
+    while not (stored._waiters and failed._waiters):
+        assert time.monotonic() < give_up_s, "the thread does not wait"
+        time.sleep(0.001)
+    failed_batch.fail(lambda index: DisconnectedError("gone"))
+    waiting.join(GIVE_UP_S)
+    stored_batch.complete(0)  # the thread ends now, if it did not before
+    waiting.join()
+    assert found == [({failed}, {stored})]
 
 
 def test_callbacks_run_once_in_order_of_the_records_and_an_exception_stops_nobody(caplog):

@@ -104,6 +104,12 @@ def test_what_json_dumps_cannot_write_is_as_the_json_serializer_writes_it(kind: 
     assert told(pyarrow.table({"a": pyarrow.array([value, None], kind)})) == [{"a": text}, {"a": None}]
 
 
+def test_slice_of_maps_has_its_own_rows_pairs_only() -> None:
+    rows = [[("a", 1)], [("b", 2), ("c", 3)], None, [("d", 4)]]
+    table = pyarrow.table({"m": pyarrow.array(rows, pyarrow.map_(pyarrow.string(), pyarrow.int64()))})
+    assert told(table.slice(1)) == [{"m": {"b": 2, "c": 3}}, {"m": None}, {"m": {"d": 4}}]
+
+
 def test_runs_and_uuids_are_what_they_stand_for() -> None:
     runs = pyarrow.RunEndEncodedArray.from_arrays([2, 3], ["a", None])
     assert told(pyarrow.table({"a": runs})) == [{"a": "a"}, {"a": "a"}, {"a": None}]

@@ -21,6 +21,7 @@ FORMS: dict[str, Callable[[str], str]] = {
     "one line": lambda text: text.replace("\n", " "),
     "no blanks": lambda text: text.replace("\n", ""),
     "letters": lambda text: text.replace("\n", "\\n"),
+    "letters of windows": lambda text: text.replace("\n", "\\r\\n"),
     "windows": lambda text: text.replace("\n", "\r\n"),
     "indented": lambda text: "".join(f"    {line}\n" for line in text.splitlines()),
     "comment": lambda text: f"# Autorit\u00e9 de Jos\u00e9\nsubject=C = FR\n{text}# Ende \u2713\n",

@@ -434,6 +434,22 @@ def test_idle_when_muted_or_mid_frame_then_not_idle() -> None:
         assert BROKER in broker.disconnected
 
 
+def test_idle_when_half_a_frame_has_come_then_its_sender_is_waited_for() -> None:
+    broker = make_server_selector(connections_max_idle_ms=1000)
+    with SelectorPair(broker=broker) as pair:
+        client_sock = pair.client_channel.transport.sock
+        client_sock.send(b"\0\0\0\6que")
+        poll_until(broker, lambda: pair.broker_channel.is_busy)
+        for now_ms in (1000, 2000, 3000):
+            broker.poll(0, now_ms)
+        assert broker.disconnected == {}
+        client_sock.send(b"sti")
+        poll_until(broker, lambda: broker.completed_receives, now_ms=3000)
+        broker.poll(0, 4000)  # from here on it is idle, see the poll that slept
+        broker.poll(0, 5000)
+        assert BROKER in broker.disconnected
+
+
 def test_idle_when_the_poll_may_sleep_longer_than_that_then_it_wakes_in_time(
         monkeypatch: pytest.MonkeyPatch) -> None:
     client = make_selector(connections_max_idle_ms=50)

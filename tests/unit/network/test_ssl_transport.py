@@ -141,6 +141,22 @@ def test_poll_when_tls_holds_more_frames_than_the_socket_tells_then_each_poll_gi
         assert pair.broker.interest.select_count == before + 1
 
 
+def test_poll_when_a_frame_lies_in_the_record_that_ended_a_longer_one_then_the_next_poll_gives_it(
+        certificates: Certificates) -> None:
+    """The longer frame is read in place, up to its last byte: the rest of the record is with TLS, not the socket."""
+    payloads = [bytes(40_000), b"small"]
+    stream = b"".join(struct.pack(">i", len(payload)) + payload for payload in payloads)
+    with tls_pair(certificates) as pair:
+        transport = pair.client_channel.transport
+        assert transport.write_chunks([stream]) == len(stream)
+        assert not transport.has_pending_writes
+        await_delivery(transport.sock)
+        assert pair.next_at_broker().payload == payloads[0]
+        pair.broker.poll(5000, 0)
+        [receive] = pair.broker.completed_receives
+        assert receive.payload == payloads[1]
+
+
 def test_poll_when_the_socket_turns_writable_then_what_tls_holds_is_read(certificates: Certificates) -> None:
     """An answer stood still beside a request that was half written.
 

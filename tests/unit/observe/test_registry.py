@@ -70,6 +70,15 @@ def test_percentiles_when_one_answer_of_a_hundred_is_slow_then_p50_does_not_know
     assert values["request-latency-p999"] == values["request-latency-max"] == 400
 
 
+@pytest.mark.parametrize("latencies_ms", [(400, 5), (5, 400)])
+def test_maximum_of_the_producer_when_nodes_differ_then_it_is_the_slowest_ones(latencies_ms: tuple[int, int]) -> None:
+    registry = Registry("c")
+    for node_id, latency_ms in enumerate(latencies_ms):
+        registry.node(node_id).on_answer(latency_ms, 10, 0)
+    values = registry.of_producer(1000)
+    assert (values["request-latency-max"], values["request-latency-avg"]) == (400, 202.5)
+
+
 def test_errors_when_counted_then_by_kafkas_name_or_the_class() -> None:
     registry = Registry("c")
     registry.count_error("t", error_for_code(19), 3)
@@ -78,6 +87,7 @@ def test_errors_when_counted_then_by_kafkas_name_or_the_class() -> None:
     assert registry.errors == {"NOT_ENOUGH_REPLICAS": 3, "KafkaTimeoutError": 2}
     assert registry.retries == {"NOT_LEADER_OR_FOLLOWER": 5}
     assert registry.of_topics(0)["t"]["record-error-total"] == 5
+    assert registry.of_topics(0)["t"]["record-retry-total"] == registry.of_producer(0)["record-retry-total"] == 5
     found = {(metric.name, metric.tags["error"]): metric.value for metric in registry.collect(0)
              if metric.group == ERROR}
     assert found[("record-error-total", "NOT_ENOUGH_REPLICAS")] == 3

@@ -86,6 +86,20 @@ def test_account_when_its_sink_is_gone_then_what_comes_late_is_dropped(made: lis
     assert name not in driver_account._ACCOUNTS
 
 
+def test_account_when_the_spark_context_is_another_one_then_it_gets_an_accumulator_of_that(
+        made: list[Accumulator]) -> None:
+    """A notebook stops its session and begins another: what tasks tell the first one's accumulator, nobody brings."""
+    travelled(DriverAccount())
+    module: Any = sys.modules["pyspark"]
+    module.SparkContext._active_spark_context = Context(module.SparkContext._active_spark_context.accumulator)
+    account = DriverAccount()
+    task = travelled(account)
+    task.add(TaskNumbers(row_count=1))
+    assert len(made) == 2
+    made[1].add(task._accumulator.value)
+    assert account.total.row_count == 1
+
+
 def test_account_without_a_spark_context_tells_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "pyspark", raising=False)
     task = travelled(DriverAccount())

@@ -19,7 +19,7 @@ from pyproducer.network.sasl.refreshing_login import RefreshingLogin
 from pyproducer.network.sasl.token_login import token_login
 from pyproducer.producer.config import ProducerConfig
 from tests.support.clock import ManualClock
-from tests.support.issuer import Asked, Issuer, json_answer
+from tests.support.issuer import Answer, Asked, Issuer, json_answer
 from tests.support.patience import GIVE_UP_S
 from tests.unit.network.sasl.logins import NoThread
 from tests.unit.network.sasl.tokens import CLAIMS, jwt
@@ -116,6 +116,17 @@ def test_credentials_when_they_stand_in_keys_of_their_own_then_those_count(issue
     assert login.error is None
     assert issuer.asked[0].basic == f"new:{SECRET}"
     assert issuer.asked[0].form["scope"] == "new"
+
+
+def test_issuer_when_it_is_slower_than_the_read_timeout_then_that_is_the_one_that_is_named(issuer):
+    """Each timeout must reach its own half of the request: connecting to this issuer takes no time."""
+    let_go = threading.Event()
+    issuer.answer = lambda asked: Answer(200, before=lambda: let_go.wait(GIVE_UP_S))
+    login = stepped(settings(f'clientId="the-client" clientSecret="{SECRET}"', {
+        "sasl.oauthbearer.token.endpoint.url": issuer.token_url, "sasl.login.connect.timeout.ms": 30_000,
+        "sasl.login.read.timeout.ms": 50}))
+    let_go.set()
+    assert "sasl.login.read.timeout.ms is 50" in str(login.error)
 
 
 def test_assertion_when_the_retriever_is_jwt_bearer_then_it_goes_instead_of_a_secret(issuer, tmp_path):

@@ -136,3 +136,15 @@ def test_guard_when_the_transactional_id_is_unknown_then_its_records_are_refused
         fault = guard.check_batch(shop.partition, shop.records())
     assert fault is not None
     assert fault.error_code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+@pytest.mark.parametrize(("version", "code"), [
+    (11, ErrorCode.NOT_ENOUGH_REPLICAS), (12, ErrorCode.CONCURRENT_TRANSACTIONS),
+    (13, ErrorCode.CONCURRENT_TRANSACTIONS)])
+def test_guard_when_the_transaction_before_is_not_complete_then_a_client_that_knows_the_code_is_told_so(
+        shop: Shop, monkeypatch: pytest.MonkeyPatch, version: int, code: ErrorCode) -> None:
+    monkeypatch.setattr(shop.state.transactions, "check_available", lambda _id: ErrorCode.CONCURRENT_TRANSACTIONS)
+    with AppendGuard(shop.state.transactions, SHOP, version) as guard:
+        fault = guard.check_batch(shop.partition, shop.records())
+    assert fault is not None
+    assert fault.error_code is code
