@@ -442,7 +442,7 @@ def test_idle_when_half_a_frame_has_come_then_its_sender_is_waited_for() -> None
         poll_until(broker, lambda: pair.broker_channel.is_busy)
         for now_ms in (1000, 2000, 3000):
             broker.poll(0, now_ms)
-        assert broker.disconnected == {}
+            assert broker.disconnected == {}
         client_sock.send(b"sti")
         poll_until(broker, lambda: broker.completed_receives, now_ms=3000)
         broker.poll(0, 4000)  # from here on it is idle, see the poll that slept
