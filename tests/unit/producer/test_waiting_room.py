@@ -470,11 +470,15 @@ def test_record_when_nobody_can_be_asked_then_the_error_of_all_metadata_fails_it
     producer = stepped()
     futures = [producer.enter(), producer.enter(topic="w")]
     producer.turn()
-    producer.metadata.fatal_error(AuthenticationError("no certificate"))
+    refusal = AuthenticationError("no certificate")
+    refusal.outcome = "rejected"  # what was asked was; of the records nothing left
+    producer.metadata.fatal_error(refusal)
     producer.turn()
     producer.turn()
     for future in futures:
-        assert type(future.exception(0)) is AuthenticationError
+        error = future.exception(0)
+        assert type(error) is AuthenticationError
+        assert error.outcome == "not_sent"
     later = producer.enter()
     producer.turn()
     producer.turn()
