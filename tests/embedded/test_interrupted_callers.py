@@ -14,6 +14,7 @@ import pytest
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.hotpath import IMPL
 from pyproducer.testing import read_topic
+from tests.support.patience import PROGRAM_S
 
 ROOT = Path(__file__).resolve().parents[2]
 COUNTS = [1000, pytest.param(20_000, marks=pytest.mark.soak)]
@@ -31,7 +32,7 @@ def test_callers_when_interrupted_anywhere_then_nothing_is_swallowed_lost_double
     with EmbeddedBroker(topics={"t": 3}) as broker:
         done = subprocess.run([sys.executable, "-m", "tests.support.interrupt_storm", broker.bootstrap_servers,
                                str(count), kind], cwd=ROOT, capture_output=True, text=True, check=False,
-                              timeout=count / 10 + 100)
+                              timeout=PROGRAM_S)
         assert done.returncode == 0, done.stderr[-3000:]
         told = json.loads(done.stdout)
         stored = Counter(record.value for record in read_topic(broker.bootstrap_servers, "t"))
@@ -66,7 +67,7 @@ def test_transactional_calls_when_interrupted_anywhere_and_called_again_then_eac
     with EmbeddedBroker(topics={"t": 1}) as broker:
         done = subprocess.run([sys.executable, "-m", "tests.support.interrupted_transactions", broker.bootstrap_servers,
                                "t", str(count)], cwd=ROOT, capture_output=True, text=True, check=False,
-                              timeout=count / 5 + 100)
+                              timeout=PROGRAM_S)
         assert done.returncode == 0, done.stderr[-3000:]
         told = json.loads(done.stdout)
         stored = [(record.value or b"").decode() for record in read_topic(

@@ -75,8 +75,9 @@ def main(bootstrap: str, count: int, kind: str) -> None:
     producer = KafkaProducer(props)
     row_by_row = KafkaProducer({**props, "partitioner.class": "round_robin"})
     # Their records wait: for topics that nobody knew before, and until brokers say that there is no such partition.
-    waiting = KafkaProducer({**props, "max.block.ms": 20_000})
-    hopeless = KafkaProducer({**props, "max.block.ms": 20, "partitioner.class": lambda *_: 0})
+    waiting = KafkaProducer({**props, "max.block.ms": int(GIVE_UP_S * 1000)})
+    hopeless = [KafkaProducer({**props, "max.block.ms": max_block_ms, "partitioner.class": lambda *_: 0})
+                for max_block_ms in (20, int(GIVE_UP_S * 1000))]
     # Its callers wait for each record, and so take the sender's turns themselves.
     alone = KafkaProducer({**props, "linger.ms": 0})
     producer.send(TOPIC, b"first", key=b"first").result(GIVE_UP_S)
@@ -94,8 +95,9 @@ def main(bootstrap: str, count: int, kind: str) -> None:
         draw = number % 50
         topic = f"new-{number // _RECORDS_OF_A_TOPIC}"
         new.setdefault(topic, {})[number] = waiting.send(topic, b"%d" % number, key=b"k")
-        given_up.append(hopeless.send(TOPIC, b"never", partition=99))
-        hopeless.send_batch(TOPIC, [b"never"] * 3, partitions=[98] * 3)
+        nobody = hopeless[number // 10 % 2]
+        given_up.append(nobody.send(TOPIC, b"never", partition=99))
+        nobody.send_batch(TOPIC, [b"never"] * 3, partitions=[98] * 3)
         if draw < 20:
             futures[number].result(GIVE_UP_S)
         elif draw < 30:
@@ -127,17 +129,17 @@ def main(bootstrap: str, count: int, kind: str) -> None:
         error = future.exception(GIVE_UP_S)
         if error is not None:
             errors.append(repr(error))
-    for one in (row_by_row, waiting, hopeless, alone):
+    for one in (row_by_row, waiting, *hopeless, alone):
         one.flush(GIVE_UP_S)
     for told in (future for futures_of in new.values() for future in futures_of.values()):
         error = told.exception(GIVE_UP_S)
         if error is not None:
             errors.append(repr(error))
     refusals = {type(future.exception(GIVE_UP_S)).__name__ for future in given_up}
-    for one in (row_by_row, waiting, hopeless, alone):
+    for one in (row_by_row, waiting, *hopeless, alone):
         one.close()  # memory comes back after the futures are told
     left_bytes = sum(one.metrics()["buffer-total-bytes"] - one.metrics()["buffer-available-bytes"]
-                     for one in (producer, row_by_row, waiting, hopeless, alone))
+                     for one in (producer, row_by_row, waiting, *hopeless, alone))
     is_closed = False
 
     def close() -> None:

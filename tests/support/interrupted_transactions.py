@@ -38,7 +38,8 @@ def main(bootstrap: str, topic: str, count: int) -> None:
             storm.step(attempt, delays_s=(2e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2))
 
     committed: list[int] = []
-    with KafkaProducer({"bootstrap.servers": bootstrap, "transactional.id": topic, "linger.ms": 0}) as producer:
+    with KafkaProducer({"bootstrap.servers": bootstrap, "transactional.id": topic, "linger.ms": 0,
+                        "transaction.timeout.ms": 900_000}) as producer:  # the most: the machine may be busy
         insist(producer.init_transactions)
         for number in range(count):
             insist(producer.begin_transaction)
