@@ -226,6 +226,22 @@ def test_send_batch_gives_what_send_gives_row_by_row(rows: list[Any], how: list[
             assert outcomes_of_batch(future) + outcomes_of_futures([after]) == outcomes_of_futures(futures)
 
 
+@pytest.mark.parametrize("twin", TWINS)
+def test_rows_share_a_batch_as_far_as_there_is_room_for_their_headers(twin: str) -> None:
+    """Drawn rows seldom fill a batch by their headers."""
+    headers = [[("h", b"x" * 90)]] * 12
+    expected = Road()
+    for row in headers:
+        expected.sender.road.send("t", b"v", headers=row, partition=0)
+    with running(twin):
+        road = Road()
+        road.batch_sender.send("t", [b"v"] * 12, None, headers, None, [0] * 12)
+        stored = road.stored()
+        assert stored == expected.stored()
+        assert [len(records) for _, records in stored] == [3, 3, 3, 3]
+        assert all(len(batch.encoded) <= 400 for batch in road.batches())
+
+
 @given(st.lists(st.none() | st.text(max_size=20), max_size=30), shapes)
 def test_text_is_sent_as_utf8(texts: list[str | None], how: dict[str, Any]) -> None:
     column = shaped(texts, {**how, "as_list": False}, TEXT_TYPES)
