@@ -184,6 +184,19 @@ def test_subscriptions_when_they_are_refused_as_unknown_then_not_asked_for_at_on
     assert telemetry.step(10) == 30_000
 
 
+def test_question_when_its_client_was_thrown_away_then_the_next_one_asks_again(
+        polled: tuple[Polled, Telemetry]) -> None:
+    """After a freeze or a recovery nobody tells of what was on its way."""
+    client, telemetry = polled
+    telemetry.step(0)
+    telemetry.step(10)
+    assert len(client.sent) == 1
+    fresh: Any = Polled()
+    telemetry._wire.client = fresh
+    telemetry.step(20)
+    assert [request.api_key for request in fresh.sent] == [ApiKeys.GET_TELEMETRY_SUBSCRIPTIONS]
+
+
 @pytest.fixture
 def pushing(polled: tuple[Polled, Telemetry]) -> tuple[Polled, Telemetry]:
     """A push is on its way, since 510."""

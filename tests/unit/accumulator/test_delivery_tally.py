@@ -463,6 +463,20 @@ def test_raises_when_failures_are_unseen_then_any_flush_does_once() -> None:
     assert (holder, held) != (None, None)
 
 
+def test_raises_when_a_flush_told_all_then_no_later_one_raises_for_the_same() -> None:
+    tally = DeliveryTally(raises=True)
+    made, holder = fail(tally, "rejected", count=3)
+    del holder  # nobody can look at its futures any more
+    tally.step(0)
+    failed = tally.end_flush(tally.period, raises_all=True)
+    assert failed is not None
+    assert failed.failed == {"not_sent": 0, "rejected": 3, "unknown": 0}
+    assert tally.end_flush(tally.period, raises_all=False) is None
+    tally.end(GRACE_MS)
+    assert tally.take_unseen() is None
+    assert made.count == 3
+
+
 def test_raises_when_the_producer_ends_then_it_logs_and_close_raises_once(caplog: pytest.LogCaptureFixture) -> None:
     tally = DeliveryTally(raises=True)
     fail(tally)

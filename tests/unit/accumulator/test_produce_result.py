@@ -190,7 +190,9 @@ def test_split_moves_the_futures_and_a_waiter_sees_the_new_outcome():
     waiter_result = []
     thread = threading.Thread(target=lambda: waiter_result.append(futures[19].result(GIVE_UP_S)))
     thread.start()
+    batch.may_be_in_log = True
     parts = batch.parts = batch.split(400)
+    assert all(part.may_be_in_log for part in parts), "what may be there of the whole may be there of each"
     assert not futures[0].done()
     for _ in range(2):
         batch.hand_over()

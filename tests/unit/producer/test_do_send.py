@@ -775,6 +775,19 @@ def test_send_when_a_serializer_is_asked_then_it_gets_topic_headers_and_data(fac
     assert [(record.key, record.value) for record in facade.broker.records] == [(b"6", b"5"), (b"8", b"7")]
 
 
+def test_send_when_a_serializer_replaces_a_header_then_the_record_has_the_new_one(facades: Facades) -> None:
+    """As one that keeps the id of a schema there does: there are as many as before."""
+    def writing(_topic: str, headers: Any, data: Any) -> bytes:
+        headers[0] = ("schema", b"new")
+        return bytes(data)
+
+    facade = facades(serializers=(None, writing))
+    facade.producer.send("t", b"5", partition=0, headers=[("schema", b"old"), ("h", b"1")]).result(GIVE_UP_S)
+    facade.producer.send_batch("t", [b"7"], partitions=[0], headers=[[("schema", b"old")]]).result(GIVE_UP_S)
+    assert [record.headers for record in facade.broker.records] == [
+        (("schema", b"new"), ("h", b"1")), (("schema", b"new"),)]
+
+
 def test_send_when_a_record_has_all_parts_then_they_come_to_the_broker_on_every_road(facades: Facades) -> None:
     headers = [("h", b"1"), ("n", None), ("h", b"")]
     facade = facades()

@@ -641,6 +641,25 @@ def test_init_when_its_answer_is_lost_and_nobody_takes_us_any_more_then_that_is_
     assert producer.state is UNINITIALIZED
 
 
+def test_abort_when_a_node_refuses_us_while_the_next_epoch_is_asked_for_then_it_waits_on() -> None:
+    """The transaction has ended: the call must not be told a failure, and the producer needs its epoch."""
+    producer = in_transaction(0)
+    pending = producer.tx.abort()
+    producer.turn()
+    producer.lose()
+    producer.end()
+    producer.turn()
+    producer.lose_own(INIT)
+    producer.metadata.refused_by_all(AuthenticationError("node 5: Invalid username or password"))
+    producer.turn()
+    assert (producer.state, pending.is_set) == (INITIALIZING, False)
+    for _ in range(3):
+        producer.turn(advance=100)
+        if producer.client.in_flight:
+            producer.answer_own(producer.own.api_key, **({"producer_epoch": 1} if producer.own.api_key is INIT else {}))
+    assert (producer.state, pending.is_set, pending.error) == (READY, True, None)
+
+
 def test_find_coordinator_when_the_id_may_not_be_used_then_init_says_so() -> None:
     producer = SteppedTransactions()
     pending = producer.tx.initialize(None)
@@ -860,6 +879,28 @@ def test_offsets_when_the_transaction_is_aborted_meanwhile_then_who_waits_is_tol
     producer.answer_own(FIND)
     producer.turn()
     assert (producer.client.in_flight, producer.state) == ([], READY), "nothing of it came to a coordinator"
+
+
+@pytest.mark.parametrize("is_asked_again", [False, True])
+def test_abort_when_the_answer_that_its_group_is_added_was_lost_then_the_transaction_is_ended_there(
+        is_asked_again: bool) -> None:
+    """Its coordinator may have begun it, and would keep it open for transaction.timeout.ms."""
+    producer = SteppedTransactions(level=0)
+    producer.begin()
+    producer.tx.add_offsets(OFFSETS, GROUP)
+    producer.turn()
+    producer.lose_own(ADD_OFFSETS)
+    if is_asked_again:
+        producer.turn(advance=100)
+        producer.answer_own(FIND)
+        producer.turn()
+        producer.answer_own(ADD_OFFSETS, ErrorCode.CONCURRENT_TRANSACTIONS)
+    producer.tx.abort()
+    producer.turn(advance=100)
+    if not is_asked_again:
+        producer.answer_own(FIND)
+    producer.end()
+    assert producer.state is INITIALIZING, "one that comes late must not begin the next transaction"
 
 
 def test_commit_when_offsets_are_not_there_yet_then_it_waits_for_them() -> None:

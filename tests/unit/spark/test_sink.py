@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -88,6 +89,15 @@ def test_pickle_carries_settings_only() -> None:
     sink.last_commit = WriteNumbers(())
     again = pickle.loads(pickle.dumps(sink))
     assert (again.props, again.topic, again.last_commit) == (PROPS, "orders", None)
+
+
+def test_write_when_it_is_refused_then_the_numbers_are_not_those_of_the_write_before() -> None:
+    sink = KafkaSink(PROPS, topic="orders")
+    sink.last_commit = WriteNumbers(())
+    frame: Any = SimpleNamespace(isStreaming=False, schema=fake_schema(value="int"))
+    with pytest.raises(ColumnError):
+        sink.write(frame)
+    assert sink.last_commit is None
 
 
 def test_call_with_a_single_row_sends_it_though_its_first_column_is_null(
