@@ -69,6 +69,16 @@ def test_error_for_code_carries_the_rows_answers():
     assert error_for_code(20).outcome == "unknown"
 
 
+def test_codes_that_may_come_after_an_append_say_unknown_and_all_others_of_the_table_rejected():
+    """Who sends again what was rejected must not store it twice."""
+    unknown = {code.name for code in ErrorCode if error_for_code(code).outcome == "unknown"}
+    assert unknown == {
+        "UNKNOWN_SERVER_ERROR", "NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT", "NETWORK_EXCEPTION",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "OUT_OF_ORDER_SEQUENCE_NUMBER", "KAFKA_STORAGE_ERROR",
+        "UNKNOWN_PRODUCER_ID"}
+    assert {error_for_code(code).outcome for code in ErrorCode} == {"unknown", "rejected"}
+
+
 def test_error_for_code_when_unknown_keeps_the_number():
     error = error_for_code(4711)
     assert isinstance(error, errors.UnknownApiError)

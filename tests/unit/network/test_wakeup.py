@@ -102,6 +102,30 @@ def test_wakeup_when_its_byte_comes_late_then_the_next_sleep_ends_early_and_none
     assert not waker.is_requested
 
 
+def test_wakeup_when_it_comes_beside_the_drain_then_the_next_one_rings_again(
+        waker: Wakeup, poller: ScriptedPoller, interest: Interest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flag that stays, without its byte, silences all that call later."""
+    drain = waker.drain
+
+    def drain_beside_a_call() -> None:
+        waker.wakeup()
+        drain()
+
+    monkeypatch.setattr(Wakeup, "drain", lambda _waker: drain_beside_a_call())
+    poller.meanwhile = waker.wakeup
+    interest.select(1000)
+    monkeypatch.undo()
+    seen: list[int] = []
+
+    def ring() -> None:
+        waker.wakeup()
+        seen.append(pending_bytes(waker))
+
+    poller.meanwhile = ring
+    interest.select(1000)
+    assert seen == [1]
+
+
 def test_wakeup_when_the_sleep_ends_by_an_exception_then_nothing_is_left_of_it(
         waker: Wakeup, poller: ScriptedPoller, interest: Interest) -> None:
     def fail() -> None:

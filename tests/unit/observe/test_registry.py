@@ -51,14 +51,18 @@ def test_maximum_when_its_window_is_over_then_it_is_forgotten() -> None:
     node = registry.node(1)
     node.on_request(900)
     node.on_answer(77, 10, 0)
+    registry.ledger.topic_row("t").delivery.add(66)
+    registry.live_topics(lambda: {"t"})
     registry.roll(1000)
     node.on_request(30)
     assert registry.of_nodes(1500)[1]["request-size-max"] == 900
     assert registry.of_producer(1500)["request-latency-max"] == 77
+    assert registry.of_topics(1500)["t"]["record-delivery-time-max"] == 66
     registry.roll(2000)
     registry.roll(3000)
     registry.roll(4000)
     assert registry.of_nodes(4000)[1]["request-size-max"] == 0
+    assert registry.of_topics(4000)["t"]["record-delivery-time-max"] == 0
 
 
 def test_percentiles_when_one_answer_of_a_hundred_is_slow_then_p50_does_not_know_and_p999_does() -> None:

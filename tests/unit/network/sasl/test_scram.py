@@ -5,6 +5,7 @@ import base64
 import pytest
 
 from pyproducer.common.errors import AuthenticationError
+from pyproducer.network.sasl.password import PasswordCredentials
 from pyproducer.network.sasl.scram_formatter import (
     FORMATTERS,
     ScramFormatter,
@@ -37,6 +38,15 @@ EXCHANGES = {
         b"Bc3sbdjlA0eH1OjJc0DD4ghn1tnXN5/Wr6qm9xmaHt4A==",
         b"v=BQuhnKHqYDwQWS5jAw4sZed+C9KFUALsbrq81bB0mh+bcUUbbMPNNmBIupnS2AmyyDnG5CTBQtkjJ9kyY4kzmw=="),
 }
+
+
+def test_salted_password_when_salt_or_iterations_are_others_then_it_is_made_anew() -> None:
+    """An administrator made the user's credentials anew: what is remembered is of the old ones."""
+    formatter = FORMATTERS["SCRAM-SHA-256"]
+    credentials = PasswordCredentials({"username": "user", "password": "pencil"})
+    for salt, iterations in ((b"one", 4096), (b"two", 4096), (b"two", 4097), (b"one", 4096)):
+        assert credentials.salted_password(formatter, salt, iterations) == formatter.salted_password(
+            "pencil", salt, iterations)
 
 
 @pytest.mark.parametrize("name", EXCHANGES)
