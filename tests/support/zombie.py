@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from pyproducer import KafkaError, KafkaProducer
 from tests.support.late_requests import PROPS
+from tests.support.patience import PROGRAM_S
 
 ROOT = Path(__file__).resolve().parents[2]
 COUNT = 5
@@ -58,7 +59,7 @@ def run(bootstrap_servers: str, topic: str, transactional_id: str, *, when: str)
             for number in range(COUNT):
                 own.send(topic, b"successor %d" % number, partition=0)
         process.send_signal(signal.SIGCONT)
-        lines = process.communicate(timeout=120)[0].splitlines()
+        lines = process.communicate(timeout=PROGRAM_S)[0].splitlines()
         with own.transaction():
             own.send(topic, b"successor %d" % COUNT, partition=0)
     if process.returncode:
