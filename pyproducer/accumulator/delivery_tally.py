@@ -396,6 +396,18 @@ class DeliveryTally:
             self._wake()  # nobody raises for these any more
         return failed
 
+    def on_aborted(self) -> None:
+        """Have nobody told of what failed so far: who aborts its transaction knows that none of it is there.
+
+        It may be done again.
+        """
+        opened, _, _ = self.end_period()
+        for failure in opened:
+            self.settle(failure)
+        if self.raises:
+            with self._lock:
+                self._left = _Sums()
+
     def end_period(self, since: Period | None = None) -> tuple[list[Failure], Mapping[str, Counts],
                                                                list[FailedRecords]]:
         """Have the next flush() speak of what fails from now on.

@@ -111,9 +111,9 @@ class TransactionCalls:
 
     def told(self, pending: PendingCall) -> Any:
         """Return what a call gives, or raise why it failed: from here on its caller knows."""
-        if pending.error is None and pending.call == "abort_transaction()":
-            # Whoever aborts knows that the records so far are not there. First: interrupted, the call is made again.
-            self._life.run(pending.call, self._life.tally.end_period)
+        if pending.error is None and pending.call == "abort_transaction()" and not pending.is_told:
+            # First: interrupted, the call is made again.
+            self._life.run(pending.call, self._life.tally.on_aborted)
         pending.is_told = True
         if pending.error is None:
             return pending.value

@@ -7,7 +7,6 @@ Source:  pyspark's SparkContext and traceback_utils (3.5 to 4.3). Nothing here l
 
 from __future__ import annotations
 
-import functools
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from weakref import WeakSet
 
 _OURS = str(Path(__file__).resolve().parents[1])
 _DESCRIPTION = "spark.job.description"
@@ -25,6 +25,11 @@ log: logging.Logger = logging.getLogger(__name__)
 def active_context() -> Any:
     """Return the SparkContext of this process; None in a worker, with Spark Connect, and where Spark is not."""
     return getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_active_spark_context", None)
+
+
+def is_local(master: str) -> bool:
+    """Whether the tasks of a spark.master run in the driver's JVM; those of local-cluster do not."""
+    return master == "local" or master.startswith("local[")
 
 
 @contextmanager
@@ -53,12 +58,28 @@ def described(context: Any, description: str, *, overrules: bool) -> Iterator[No
         _asked(lambda: context.setJobDescription(before))
 
 
-@functools.lru_cache(maxsize=1)  # once for each SparkContext
+_ASKED: WeakSet[Any] = WeakSet()
+"""The SparkContexts that told whether they start copies of tasks."""
+
+
 def warn_of_copies(context: Any) -> None:
-    """Say that Spark is set to run slow tasks twice at a time: what both copies send is stored."""
-    if context is not None and _asked(lambda: context.getConf().get("spark.speculation")) == "true":
+    """Say, once, that Spark is set to run slow tasks twice at a time: what both copies send is stored.
+
+    In local mode it starts none, whatever is set; where a platform does not tell it, it is asked again.
+    """
+    if context is None or context in _ASKED:
+        return
+    told = _asked(lambda: _setting(context, "spark.speculation"))
+    if told is None:
+        return
+    _ASKED.add(context)
+    if told.strip().lower() == "true" and not is_local(_asked(lambda: _setting(context, "spark.master")) or ""):
         log.warning("spark.speculation=true: Spark starts a copy of a slow task beside it, the rows of both are "
                     "stored, and one of them tells no numbers: leave it off where a job writes to Kafka")
+
+
+def _setting(context: Any, name: str) -> str:
+    return str(context.getConf().get(name, ""))
 
 
 def again_count(context: Any, stages: Iterable[int]) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 from weakref import WeakSet
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.spark.session import active_context
+from pyproducer.spark.session import active_context, is_local
 
 _WHY = ("Python cannot import from a wheel. Pack what is installed here, python -m pyproducer.spark pack dep.tar.gz, "
         "and give it to the workers: --archives dep.tar.gz#dep --conf spark.executorEnv.PYTHONPATH=dep")
@@ -45,8 +45,7 @@ def refuse_wheel(session: Any = None) -> None:
     conf = getattr(owner, "conf", None) or owner._conf  # a context's getConf() makes a copy: a call for each setting
     master = _told(conf, "spark.master")
     # In local mode the workers are this Python.
-    files = "" if master is None or master == "local" or master.startswith("local[") else (
-        _told(conf, "spark.submit.pyFiles") or "")
+    files = "" if master is None or is_local(master) else _told(conf, "spark.submit.pyFiles") or ""
     wheel = next(filter(_is_our_wheel, files.split(",")), None)
     if wheel is not None:
         raise ConfigError("spark.submit.pyFiles", wheel, _WHY)

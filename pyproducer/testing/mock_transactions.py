@@ -137,7 +137,9 @@ class MockTransactions:
         state = self._transactional("abort_transaction()")
         pending = state.abort()
         fail_all(state.failure_of_records())
-        state.on_ended(needs_epoch=False)
+        if not pending.is_set:
+            state.on_ended(needs_epoch=False)
+        self._life.tally.on_aborted()
         self._end(pending)
         self.last_end = "aborted"
         self.records, self.offsets = [], {}

@@ -410,12 +410,16 @@ class Transactions:
         self._tell(pending, error)
 
     def on_all_sent(self, prepared: PreparedTransaction) -> None:
-        """All that is in a prepared transaction is stored."""
-        self.prepared[prepared.transactional_id] = prepared
-        current = self.current
-        # Before Transactions V2 a completer that comes late would end the next transaction of this epoch.
-        current.needs_epoch = current.needs_epoch or "it was prepared, so that others may ask for its end, too"
-        self._tell(self._position[1], value=prepared)
+        """All that is in a prepared transaction is stored. Nothing is handed out where an abort has come since."""
+        with self._lock:
+            state, pending = self._position
+            if state is not _S.PREPARED:
+                return
+            self.prepared[prepared.transactional_id] = prepared
+            current = self.current
+            # Before Transactions V2 a completer that comes late would end the next transaction of this epoch.
+            current.needs_epoch = current.needs_epoch or "it was prepared, so that others may ask for its end, too"
+        self._tell(pending, value=prepared)
 
     def on_ended(self, *, needs_epoch: bool) -> None:
         """The transaction is ended at its coordinator, or there was nothing to end."""

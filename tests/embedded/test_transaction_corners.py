@@ -518,3 +518,24 @@ def test_abort_when_interrupted_as_it_ends_then_it_may_be_called_again_and_no_fl
     producer.flush(raise_on_error=True)
     producer.commit_transaction()
     assert committed(broker) == [b"b"]
+
+
+@pytest.mark.parametrize("mode", ["raise", "log"])
+def test_abort_when_a_record_had_failed_then_nobody_is_told_of_it_later(
+        start_broker: StartBroker, connect: Connect, mode: str) -> None:
+    """The commit had raised it. With "raise" a flush() in the next, healthy transaction did so once more."""
+    broker = start_broker(topics={"orders": 1})
+    producer = connect(broker, **{"pyproducer.on.unretrieved": mode})
+    producer.begin_transaction()
+    broker.faults.on("Produce").error("INVALID_RECORD")
+    producer.send("orders", b"a")
+    with pytest.raises(AbortableTransactionError):
+        producer.commit_transaction()
+    producer.abort_transaction()
+    producer.begin_transaction()
+    producer.send("orders", b"b")
+    producer.flush()
+    producer.commit_transaction()
+    producer.close()
+    assert producer._runtime.life.tally.unretrieved_count == 0
+    assert committed(broker) == [b"b"]

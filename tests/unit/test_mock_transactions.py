@@ -138,6 +138,18 @@ def test_close_when_a_transaction_is_open_then_it_is_aborted() -> None:
     assert (mock.transaction_aborted, mock.history()) == (True, [])
 
 
+def test_abort_when_it_has_ended_then_no_flush_speaks_of_its_records() -> None:
+    mock = ready(auto_complete=False)
+    mock.begin_transaction()
+    mock.send("orders", b"1")
+    mock.abort_transaction()
+    mock.begin_transaction()
+    mock.send("orders", b"2")
+    mock.flush(raise_on_error=True)
+    mock.commit_transaction()
+    assert values(mock) == [b"2"]
+
+
 def test_async_mock_when_it_is_used_in_a_loop_then_it_has_the_same_transactions() -> None:
     mock = MockProducer(PROPS)
 

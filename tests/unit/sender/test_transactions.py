@@ -22,6 +22,7 @@ from pyproducer.common.errors import (
 )
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.transaction.pending_call import PendingCall
+from pyproducer.transaction.prepared_transaction import PreparedTransaction
 from pyproducer.transaction.transaction_state import TransactionState
 from tests.unit.sender.stepped_transactions import (
     ADD,
@@ -953,6 +954,29 @@ def test_offsets_when_the_coordinator_checks_no_members_then_they_are_refused() 
 
 
 # Ids bound anew, and prepared transactions.
+
+def test_abort_when_it_comes_as_a_prepare_is_handed_out_then_it_ends_when_the_transaction_does(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sender had looked at the state, and told the abort that it was done, with the prepared transaction."""
+    producer = in_transaction()
+    prepare = producer.tx.prepare()
+    producer.answer_all()
+    hand_out = producer.tx.on_all_sent
+    aborts: list[PendingCall] = []
+
+    def abort_before(prepared: PreparedTransaction) -> None:
+        aborts.append(producer.tx.abort())
+        hand_out(prepared)
+
+    monkeypatch.setattr(producer.tx, "on_all_sent", abort_before)
+    producer.turn()
+    monkeypatch.undo()
+    (abort,) = aborts
+    assert isinstance(prepare.error, TransactionAbortedError)
+    assert (producer.state, abort.is_set, producer.tx.prepared) == (ABORTING, False, {})
+    producer.end()
+    assert (producer.state, abort.is_set, abort.error, abort.value) == (READY, True, None, None)
+
 
 def test_init_when_another_id_is_bound_then_its_own_coordinator_gives_id_and_epoch() -> None:
     producer = in_transaction()

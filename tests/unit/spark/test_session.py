@@ -36,26 +36,34 @@ def test_stages_that_ran_again_are_counted_once_each() -> None:
 
 
 class SetContext:
-    """A SparkContext with one setting."""
+    """A SparkContext with some settings."""
 
-    def __init__(self, speculation: str | None) -> None:
-        self._conf = {"spark.speculation": speculation}
+    def __init__(self, speculation: str | None, master: str = "spark://127.0.0.1:7077") -> None:
+        self._conf = {"spark.master": master, **({} if speculation is None else {"spark.speculation": speculation})}
+        self.refusal_count = 0
 
-    def getConf(self) -> dict[str, str | None]:
+    def getConf(self) -> dict[str, str]:
+        if self.refusal_count:
+            self.refusal_count -= 1
+            raise ConnectionError("the gateway does not answer")
         return self._conf
 
 
+@pytest.mark.parametrize("value", ["true", "True", " TRUE"])  # SparkConf.set() keeps Python's own text
 def test_copies_of_slow_tasks_when_spark_may_start_them_then_one_warning_tells(
-        caplog: pytest.LogCaptureFixture) -> None:
-    context = SetContext("true")
-    warn_of_copies(context)
+        value: str, caplog: pytest.LogCaptureFixture) -> None:
+    context = SetContext(value)
+    context.refusal_count = 1
+    for _ in range(2):  # what a context does not tell once it may tell later
+        warn_of_copies(context)
     warn_of_copies(context)
     (told,) = caplog.messages
     assert "spark.speculation=true" in told
 
 
-@pytest.mark.parametrize("context", [SetContext("false"), SetContext(None), RefusingContext(), None],
-                         ids=["off", "unset", "not told", "no context"])
+@pytest.mark.parametrize("context", [
+    SetContext("false"), SetContext(None), SetContext("true", "local[4]"), RefusingContext(), None],
+    ids=["off", "unset", "local", "not told", "no context"])
 def test_copies_of_slow_tasks_when_spark_starts_none_or_does_not_tell_then_no_warning(
         context: Any, caplog: pytest.LogCaptureFixture) -> None:
     warn_of_copies(context)
