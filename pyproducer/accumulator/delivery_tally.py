@@ -230,6 +230,7 @@ class DeliveryTally:
         self._has_ended = False
         self._lock = locks.rlock()  # guards _left, and the change of _period
         self._left = _Sums()  # unretrieved ones that the next flush() or close() raises for
+        self._untold: Period | None = None  # of a flush() that has not told: interrupted, the next one begins there
         self._failures_log = LimitedLog(log, "%d more failures, of %d records, were left out here")
         self._unseen_log = LimitedLog(log, "%d more failures that nobody looked at, of %d records, were left out here")
 
@@ -380,6 +381,11 @@ class DeliveryTally:
             period: What `period` was when it began.
             raises_all: Whether it raises for every failure, looked at or not.
         """
+        with self._lock:
+            untold = self._untold
+            if untold is None or period.number < untold.number:
+                untold = self._untold = period
+        period = untold
         opened, counts, first = self.end_period(period)
         failed = None
         if raises_all:
@@ -394,6 +400,7 @@ class DeliveryTally:
             failed = failed or self.take_unseen()
         elif self._gone or self._judged:
             self._wake()  # nobody raises for these any more
+        self._untold = None
         return failed
 
     def on_aborted(self) -> None:
@@ -402,6 +409,7 @@ class DeliveryTally:
         It may be done again.
         """
         opened, _, _ = self.end_period()
+        self._untold = None
         for failure in opened:
             self.settle(failure)
         if self.raises:

@@ -279,6 +279,25 @@ def _tell_once(who: str, backlog: int, line: int) -> bool:
     return bool(done)
 
 
+@pytest.mark.parametrize("backlog", [0, MOST_FIRST])
+def test_end_flush_when_it_is_interrupted_at_any_line_then_the_call_made_again_tells_all(backlog: int) -> None:
+    """The period had ended: the same flush(raise_on_error=True) returned as if all was stored."""
+    for line in range(2000):
+        tally = DeliveryTally()
+        kept = [fail(tally, text=f"error {number}") for number in range(3 + backlog)]
+        tally.step(0)
+        period = tally.period
+        with suppress(Interrupted), at_line(line, interrupt):
+            tally.end_flush(period, raises_all=True)
+        if tally._untold is None and tally.period is not period:
+            return  # it came to its last line, and told
+        failed = tally.end_flush(tally.period, raises_all=True)
+        assert failed is not None, line
+        assert failed.failed["rejected"] == len(kept), line
+        assert tally.end_flush(tally.period, raises_all=True) is None
+    raise AssertionError("the call has no end")
+
+
 def test_end_flush_when_topics_are_more_than_have_a_row_then_it_counts_and_describes_all(
         monkeypatch: pytest.MonkeyPatch) -> None:
     """At the first topic without a row of its own: KeyError '(others)'."""
