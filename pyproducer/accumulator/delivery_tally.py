@@ -382,10 +382,9 @@ class DeliveryTally:
             raises_all: Whether it raises for every failure, looked at or not.
         """
         with self._lock:
-            untold = self._untold
-            if untold is None or period.number < untold.number:
-                untold = self._untold = period
-        period = untold
+            if self._untold is None or period.number < self._untold.number:
+                self._untold = period
+            period = self._untold
         opened, counts, first = self.end_period(period)
         failed = None
         if raises_all:

@@ -27,6 +27,16 @@ def active_context() -> Any:
     return getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_active_spark_context", None)
 
 
+def setting(owner: Any, name: str) -> str | None:
+    """Return a setting of a SparkContext or session, "" where it is not set; None where Spark does not tell it."""
+    def ask() -> str:
+        conf = getattr(owner, "conf", None) or owner._conf  # getConf() makes a copy: a call for each setting
+        return str(conf.get(name, ""))
+
+    told: str | None = _asked(ask)
+    return told
+
+
 def is_local(master: str) -> bool:
     """Whether the tasks of a spark.master run in the driver's JVM; those of local-cluster do not."""
     return master == "local" or master.startswith("local[")
@@ -69,17 +79,13 @@ def warn_of_copies(context: Any) -> None:
     """
     if context is None or context in _ASKED:
         return
-    told = _asked(lambda: _setting(context, "spark.speculation"))
+    told = setting(context, "spark.speculation")
     if told is None:
         return
     _ASKED.add(context)
-    if told.strip().lower() == "true" and not is_local(_asked(lambda: _setting(context, "spark.master")) or ""):
+    if told.strip().lower() == "true" and not is_local(setting(context, "spark.master") or ""):
         log.warning("spark.speculation=true: Spark starts a copy of a slow task beside it, the rows of both are "
                     "stored, and one of them tells no numbers: leave it off where a job writes to Kafka")
-
-
-def _setting(context: Any, name: str) -> str:
-    return str(context.getConf().get(name, ""))
 
 
 def again_count(context: Any, stages: Iterable[int]) -> int:

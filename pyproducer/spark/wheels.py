@@ -8,14 +8,13 @@ Source:  Spark's Python package management (4.0). `--py-files` puts a file on sy
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Iterable
 from typing import Any
 from weakref import WeakSet
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.spark.session import active_context, is_local
+from pyproducer.spark.session import active_context, is_local, setting
 
 _WHY = ("Python cannot import from a wheel. Pack what is installed here, python -m pyproducer.spark pack dep.tar.gz, "
         "and give it to the workers: --archives dep.tar.gz#dep --conf spark.executorEnv.PYTHONPATH=dep")
@@ -23,8 +22,6 @@ _WHY = ("Python cannot import from a wheel. Pack what is installed here, python 
 
 _CLEAR: WeakSet[Any] = WeakSet()
 """Sessions and contexts in which there is no such wheel: Connect asks a server for each setting, each time."""
-
-log: logging.Logger = logging.getLogger(__name__)
 
 
 def refuse_wheel(session: Any = None) -> None:
@@ -42,23 +39,13 @@ def refuse_wheel(session: Any = None) -> None:
     owner = _owner_here() if session is None else session
     if owner is None or owner in _CLEAR:
         return
-    conf = getattr(owner, "conf", None) or owner._conf  # a context's getConf() makes a copy: a call for each setting
-    master = _told(conf, "spark.master")
+    master = setting(owner, "spark.master")
     # In local mode the workers are this Python.
-    files = "" if master is None or is_local(master) else _told(conf, "spark.submit.pyFiles") or ""
+    files = "" if master is None or is_local(master) else setting(owner, "spark.submit.pyFiles") or ""
     wheel = next(filter(_is_our_wheel, files.split(",")), None)
     if wheel is not None:
         raise ConfigError("spark.submit.pyFiles", wheel, _WHY)
     _CLEAR.add(owner)
-
-
-def _told(conf: Any, name: str) -> str | None:
-    """Return a setting of Spark's, "" where it is not set; None where Spark does not tell it."""
-    try:
-        return str(conf.get(name, ""))
-    except Exception as error:  # serverless platforms refuse to tell it, each in its own way
-        log.debug("whether a wheel of ours is in --py-files is not known: %s", error)
-        return None
 
 
 def wheel_warning(files: Iterable[str]) -> str | None:

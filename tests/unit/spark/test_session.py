@@ -39,14 +39,15 @@ class SetContext:
     """A SparkContext with some settings."""
 
     def __init__(self, speculation: str | None, master: str = "spark://127.0.0.1:7077") -> None:
-        self._conf = {"spark.master": master, **({} if speculation is None else {"spark.speculation": speculation})}
+        self._settings = {"spark.master": master, **({} if speculation is None else {"spark.speculation": speculation})}
         self.refusal_count = 0
 
-    def getConf(self) -> dict[str, str]:
+    @property
+    def _conf(self) -> dict[str, str]:
         if self.refusal_count:
             self.refusal_count -= 1
             raise ConnectionError("the gateway does not answer")
-        return self._conf
+        return self._settings
 
 
 @pytest.mark.parametrize("value", ["true", "True", " TRUE"])  # SparkConf.set() keeps Python's own text
