@@ -78,7 +78,7 @@ def test_session_when_it_is_renewed_with_five_requests_in_flight_then_none_is_di
     outcomes = Outcomes()
     most_in_flight = count = 0
     with KafkaProducer(props) as producer:
-        while len(renewals) < 2:
+        while len(renewals) < 2 or (acks != "0" and most_in_flight < 5):
             for _ in range(10):
                 producer.send("orders", b"%d" % count, on_completion=outcomes.callback(count))
                 count += 1
@@ -89,7 +89,6 @@ def test_session_when_it_is_renewed_with_five_requests_in_flight_then_none_is_di
         producer.flush(GIVE_UP_S)
         assert producer.metrics()["record-retry-total"] == 0
     outcomes.ensure_all_acknowledged(count)
-    assert acks == "0" or most_in_flight >= 5
     while len(stored := [record.value for record in broker.records("orders")]) < count:
         time.sleep(0.01)  # with acks=0 nobody says when
     assert stored == [b"%d" % number for number in range(count)]

@@ -663,6 +663,8 @@ class World:
                     return
                 continue
             longest_ms = linger_ms + _HOPS * latency_ms
+            if self._starts_over_by(began_ms + longest_ms):  # what went wrong before has not ended yet
+                return
             while not record.future.done() and self.scheduler.now_ms - began_ms <= longest_ms:
                 self.clock.sleep(1)
             took_ms = self.scheduler.now_ms - began_ms
@@ -673,6 +675,12 @@ class World:
             if took_ms > longest_ms or (took_ms < linger_ms and lingers):
                 self.report.wrong.append(f"{record} took {took_ms} ms; linger.ms is {linger_ms}, and a way takes "
                                          f"{latency_ms} ms")
+
+    def _starts_over_by(self, time_ms: int) -> bool:
+        """Whether metadata are asked for in vain for so long that all connections are closed by then (KIP-1102)."""
+        assert self.producer is not None
+        client: Any = self.producer._runtime.wire.client
+        return bool(client._updater.rebootstrap_ms <= time_ms)
 
     def _manager_is_dead(self) -> bool:
         senders: list[Any] = [producer._runtime.io_thread._sender for producer in self.producers]
