@@ -9,7 +9,9 @@ Everything public is in `__all__`; side doors are `pyproducer.broker`, `pyproduc
 
 from __future__ import annotations
 
-from pyproducer.accumulator.batch_future import BatchFuture, BatchMetadata
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartition
 from pyproducer.common.consumer_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from pyproducer.common.delivery_summary import DeliverySummary, TopicDeliveries
@@ -57,38 +59,41 @@ from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import Header, ProducerRecord, RecordMetadata
 from pyproducer.common.version import __version__ as __version__
 from pyproducer.hotpath import IMPL
-from pyproducer.observe.catalog import Kind
-from pyproducer.observe.registry import Metric
-from pyproducer.observe.why import Finding, Why
-from pyproducer.producer.config import ProducerConfig
-from pyproducer.producer.interceptors import ProducerInterceptor
-from pyproducer.producer.json_serializer import JsonSerializer
-from pyproducer.producer.kafka_producer import KafkaProducer
-from pyproducer.producer.live_view import PartitionState
-from pyproducer.producer.metrics import ProducerMetrics, all_metrics
-from pyproducer.producer.opentelemetry import instrument, observe_all
-from pyproducer.producer.partitioners import (
-    Crc32Partitioner,
-    DefaultPartitioner,
-    Fnv1aPartitioner,
-    Murmur3Partitioner,
-    Partitioner,
-    RoundRobinPartitioner,
-    UniformStickyPartitioner,
-)
-from pyproducer.producer.producer import Producer, TransactionalProducer
-from pyproducer.producer.prometheus import PrometheusCollector
-from pyproducer.producer.serializers import (
-    BytesSerializer,
-    DoubleSerializer,
-    FloatSerializer,
-    IntegerSerializer,
-    LongSerializer,
-    Serializer,
-    StringSerializer,
-)
-from pyproducer.producer.transaction_completer import TransactionCompleter, TransactionOutcome
-from pyproducer.transaction.prepared_transaction import PreparedTransaction
+
+if TYPE_CHECKING:
+    from pyproducer.accumulator.batch_future import BatchFuture, BatchMetadata
+    from pyproducer.observe.catalog import Kind
+    from pyproducer.observe.registry import Metric
+    from pyproducer.observe.why import Finding, Why
+    from pyproducer.producer.config import ProducerConfig
+    from pyproducer.producer.interceptors import ProducerInterceptor
+    from pyproducer.producer.json_serializer import JsonSerializer
+    from pyproducer.producer.kafka_producer import KafkaProducer
+    from pyproducer.producer.live_view import PartitionState
+    from pyproducer.producer.metrics import ProducerMetrics, all_metrics
+    from pyproducer.producer.opentelemetry import instrument, observe_all
+    from pyproducer.producer.partitioners import (
+        Crc32Partitioner,
+        DefaultPartitioner,
+        Fnv1aPartitioner,
+        Murmur3Partitioner,
+        Partitioner,
+        RoundRobinPartitioner,
+        UniformStickyPartitioner,
+    )
+    from pyproducer.producer.producer import Producer, TransactionalProducer
+    from pyproducer.producer.prometheus import PrometheusCollector
+    from pyproducer.producer.serializers import (
+        BytesSerializer,
+        DoubleSerializer,
+        FloatSerializer,
+        IntegerSerializer,
+        LongSerializer,
+        Serializer,
+        StringSerializer,
+    )
+    from pyproducer.producer.transaction_completer import TransactionCompleter, TransactionOutcome
+    from pyproducer.transaction.prepared_transaction import PreparedTransaction
 
 __all__ = [
     "IMPL",
@@ -179,12 +184,61 @@ __all__ = [
     "observe_all",
 ]
 
+_LATER = {
+    "BatchFuture": "pyproducer.accumulator.batch_future",
+    "BatchMetadata": "pyproducer.accumulator.batch_future",
+    "Kind": "pyproducer.observe.catalog",
+    "Metric": "pyproducer.observe.registry",
+    "Finding": "pyproducer.observe.why",
+    "Why": "pyproducer.observe.why",
+    "ProducerConfig": "pyproducer.producer.config",
+    "ProducerInterceptor": "pyproducer.producer.interceptors",
+    "JsonSerializer": "pyproducer.producer.json_serializer",
+    "KafkaProducer": "pyproducer.producer.kafka_producer",
+    "PartitionState": "pyproducer.producer.live_view",
+    "ProducerMetrics": "pyproducer.producer.metrics",
+    "all_metrics": "pyproducer.producer.metrics",
+    "instrument": "pyproducer.producer.opentelemetry",
+    "observe_all": "pyproducer.producer.opentelemetry",
+    "Crc32Partitioner": "pyproducer.producer.partitioners",
+    "DefaultPartitioner": "pyproducer.producer.partitioners",
+    "Fnv1aPartitioner": "pyproducer.producer.partitioners",
+    "Murmur3Partitioner": "pyproducer.producer.partitioners",
+    "Partitioner": "pyproducer.producer.partitioners",
+    "RoundRobinPartitioner": "pyproducer.producer.partitioners",
+    "UniformStickyPartitioner": "pyproducer.producer.partitioners",
+    "Producer": "pyproducer.producer.producer",
+    "TransactionalProducer": "pyproducer.producer.producer",
+    "PrometheusCollector": "pyproducer.producer.prometheus",
+    "BytesSerializer": "pyproducer.producer.serializers",
+    "DoubleSerializer": "pyproducer.producer.serializers",
+    "FloatSerializer": "pyproducer.producer.serializers",
+    "IntegerSerializer": "pyproducer.producer.serializers",
+    "LongSerializer": "pyproducer.producer.serializers",
+    "Serializer": "pyproducer.producer.serializers",
+    "StringSerializer": "pyproducer.producer.serializers",
+    "TransactionCompleter": "pyproducer.producer.transaction_completer",
+    "TransactionOutcome": "pyproducer.producer.transaction_completer",
+    "PreparedTransaction": "pyproducer.transaction.prepared_transaction",
+}
+"""Where the names are that are loaded when they are first asked for: whoever only reads settings and errors, as most
+processes of a Spark job do, pays for no producer."""
+
 for _name in __all__:
-    _member = globals()[_name]
+    _member = globals().get(_name)
     if isinstance(_member, type) and _member.__module__ != "pyproducer.hotpath._native":
         # Tracebacks and reprs show the public name; a compiled class cannot be renamed.
+        # Those of _LATER have it from common.public.
         _member.__module__ = __name__
 del _member, _name
+
+if not TYPE_CHECKING:  # which would take any name for one of ours
+
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        member = globals()[name] = getattr(import_module(_LATER[name]), name)
+        return member
 
 
 def __dir__() -> list[str]:

@@ -19,6 +19,7 @@ from pyproducer.accumulator.produce_result import ProduceRequestResult, is_heard
 from pyproducer.common.cluster import UNKNOWN_PARTITION
 from pyproducer.common.errors import NOT_SENT, KafkaError, KafkaTimeoutError, told_as_not_sent
 from pyproducer.common.html_table import html_table
+from pyproducer.common.public import public
 from pyproducer.common.records import ensure_callable
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.waiting import Cell, Waiters
@@ -30,6 +31,7 @@ log: SenderLog = sender_log(__name__)
 _MOST_SHOWN = 10  # errors in a notebook
 
 
+@public
 class BatchMetadata:
     """Where the rows of a send_batch were stored, and what became of those that were not.
 
@@ -93,6 +95,7 @@ class BatchMetadata:
         return html_table(f"{len(self):,} rows for {self.topic}", rows)
 
 
+@public
 class BatchFuture:
     """The promise of the `BatchMetadata` of one send_batch; done when every row is.
 

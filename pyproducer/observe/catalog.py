@@ -16,6 +16,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
+from pyproducer.common.public import public
 from pyproducer.observe.window import View
 
 PRODUCER = "producer-metrics"
@@ -27,6 +28,7 @@ APP = "app-info"
 """The groups. PARTITION and ERROR are ours: what waits now by partition, and failures and retries by error."""
 
 
+@public
 class Kind(Enum):
     """What may be done with a number."""
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from pyproducer.common.delivery_summary import OTHER_TOPICS
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ApiError
+from pyproducer.common.public import public
 from pyproducer.common.waiting import SYSTEM_LOCKS, Locks, release_in_child
 from pyproducer.hotpath import Ledger, NodeRow, TopicRow
 from pyproducer.observe.catalog import (
@@ -45,6 +46,7 @@ STORIES = 2048
 Tags = Mapping[str, str]
 
 
+@public
 class Metric(NamedTuple):
     """One number as it is now.
 

@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pyproducer.common.public import public
 from pyproducer.hotpath import CALLBACK, CODEC, CONNECTION, LATE, METADATA, NAME, ORDER, SLOT, THROTTLE
 from pyproducer.observe.history import FIELDS, Span
 
@@ -106,6 +107,7 @@ class Material(NamedTuple):
     nodes: Mapping[int, str]
 
 
+@public
 class Finding(NamedTuple):
     """One cause.
 
@@ -124,6 +126,7 @@ class Finding(NamedTuple):
     advice: str
 
 
+@public
 class Why(NamedTuple):
     """The answer: print it.
 

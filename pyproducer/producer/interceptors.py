@@ -14,6 +14,7 @@ from typing import Any
 from pyproducer.common.class_names import configure_instance, import_object, is_left_out, make_instance
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.public import public
 from pyproducer.common.records import ProducerRecord, RecordMetadata
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.record.layout import NO_TIMESTAMP
@@ -23,6 +24,7 @@ log: SenderLog = sender_log(__name__)
 KEY = "interceptor.classes"
 
 
+@public
 class ProducerInterceptor:
     """What an interceptor may do; override what you need. What it raises is logged and ignored.
 

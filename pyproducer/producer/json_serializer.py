@@ -17,11 +17,13 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pyproducer.common.public import public
 from pyproducer.common.records import Header
 
 Default = Callable[[Any], Any]
 
 
+@public
 class JsonSerializer:
     """Whatever json.dumps can write, and more (see the module), to compact UTF-8. None is a tombstone, not null.
 

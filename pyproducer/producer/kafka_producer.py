@@ -31,6 +31,7 @@ from pyproducer.common.errors import (
     KafkaTimeoutError,
 )
 from pyproducer.common.html_table import html_table
+from pyproducer.common.public import public
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, to_topic
 from pyproducer.common.secrets import shown
@@ -71,6 +72,7 @@ else:
     V = TypeVar("V")
 
 
+@public
 class KafkaProducer(ProducerBase, Generic[K, V]):
     """Sends records to a Kafka cluster; thread-safe, and shared best by all threads of a process.
 

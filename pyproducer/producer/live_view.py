@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
+from pyproducer.common.public import public
 from pyproducer.observe.registry import error_name
 
 NO_PARTITION = -1
@@ -19,6 +20,7 @@ MOST_PARTITIONS = 1000
 """So many are described: those that hold most come first."""
 
 
+@public
 class PartitionState(NamedTuple):
     """What waits for one partition.
 

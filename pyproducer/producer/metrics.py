@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from pyproducer.common.public import public
 from pyproducer.observe.catalog import PARTITION
 from pyproducer.observe.registry import Metric, Registry
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pyproducer.producer.wiring import ProducerRuntime
 
 
+@public
 class ProducerMetrics(dict[str, float]):
     """The numbers of one producer at one moment: a dict by name, with more beside it.
 

@@ -20,6 +20,7 @@ from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.delivery_summary import DeliverySummary
+from pyproducer.common.public import public
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
@@ -38,6 +39,7 @@ else:
     V_contra = TypeVar("V_contra", contravariant=True)
 
 
+@public
 @runtime_checkable
 class Producer(Protocol[K_contra, V_contra]):
     """Takes records for a Kafka cluster; what its methods do is said by KafkaProducer's."""
@@ -79,6 +81,7 @@ class Producer(Protocol[K_contra, V_contra]):
                  traceback: TracebackType | None) -> None: ...
 
 
+@public
 @runtime_checkable
 class TransactionalProducer(Producer[K_contra, V_contra], Protocol[K_contra, V_contra]):
     """A Producer with transactions; what its methods do is said by KafkaProducer's."""

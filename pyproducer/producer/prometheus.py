@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyproducer.common.public import public
 from pyproducer.observe.catalog import APP, ERROR, NODE, PARTITION, PRODUCER, TOPIC, Kind
 from pyproducer.observe.window import ENDS, Distribution, View
 from pyproducer.producer.metrics import runtimes_by_name
@@ -37,6 +38,7 @@ _BOUNDS = tuple(2**power - 1 for power in range(1, 18))
 """In ms; each is the end of a bucket, so that nothing is guessed. The last is about two minutes."""
 
 
+@public
 class PrometheusCollector:
     """Collects the numbers of all producers of this process; `prometheus_client` is asked for when it is used.
 

@@ -22,6 +22,7 @@ from pyproducer.common.callback import is_coroutine_function
 from pyproducer.common.class_names import import_object, make_instance
 from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.public import public
 from pyproducer.common.records import Header
 from pyproducer.producer.json_serializer import JsonSerializer
 
@@ -30,6 +31,7 @@ Headers = list[Header]
 _JAVA_PACKAGE = "org.apache.kafka.common.serialization."
 
 
+@public
 @runtime_checkable
 class Serializer(Protocol):
     """Anything that is called with topic, headers and data and gives bytes or None."""
@@ -56,6 +58,7 @@ class _Named:
         return f"{type(self).__name__}()"
 
 
+@public
 class BytesSerializer(_Named):
     """Bytes stay as they are; bytearray and memoryview are copied. Java: ByteArraySerializer, ByteBufferSerializer."""
 
@@ -68,6 +71,7 @@ class BytesSerializer(_Named):
         raise TypeError(f"expected bytes, got {type(data).__name__}")
 
 
+@public
 class StringSerializer:
     """Str to bytes.
 
@@ -115,12 +119,14 @@ class ShortSerializer(_IntegerSerializer):
     _struct, _low, _high = struct.Struct(">h"), -(2**15), 2**15 - 1
 
 
+@public
 class IntegerSerializer(_IntegerSerializer):
     """Int to 4 bytes."""
 
     _struct, _low, _high = struct.Struct(">i"), -(2**31), 2**31 - 1
 
 
+@public
 class LongSerializer(_IntegerSerializer):
     """Int to 8 bytes."""
 
@@ -139,12 +145,14 @@ class _FloatingSerializer(_Named):
         return self._struct.pack(data)
 
 
+@public
 class FloatSerializer(_FloatingSerializer):
     """Float to 4 bytes; what does not fit single precision is rounded, what is too large is an error."""
 
     _struct = struct.Struct(">f")
 
 
+@public
 class DoubleSerializer(_FloatingSerializer):
     """Float to 8 bytes."""
 

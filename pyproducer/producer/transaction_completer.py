@@ -25,6 +25,7 @@ from pyproducer.client.blocking_client import BlockingClient, login_of
 from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.error_codes import ErrorCode, error_for_code
+from pyproducer.common.public import public
 from pyproducer.network.channel_builder import client_channel_builder
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
@@ -33,6 +34,7 @@ _FENCINGS: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALI
                               ErrorCode.PRODUCER_FENCED})
 
 
+@public
 class TransactionOutcome(enum.Enum):
     """What became of a prepared transaction."""
 
@@ -42,6 +44,7 @@ class TransactionOutcome(enum.Enum):
     """The id was initialised since, or the coordinator gave the transaction up: nobody can tell what it was before."""
 
 
+@public
 class TransactionCompleter:
     """Ends prepared transactions, from any process. A context manager; the constructor touches no network.
 

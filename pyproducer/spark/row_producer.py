@@ -8,12 +8,13 @@ Source:  ours.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pyproducer.accumulator.batch_future import BatchMetadata
-from pyproducer.accumulator.produce_result import OnCompletion
-from pyproducer.common.records import HeaderLike
-from pyproducer.spark.window import Answer
+if TYPE_CHECKING:
+    from pyproducer.accumulator.batch_future import BatchMetadata
+    from pyproducer.accumulator.produce_result import OnCompletion
+    from pyproducer.common.records import HeaderLike
+    from pyproducer.spark.window import Answer
 
 
 class RowsFuture(Protocol):

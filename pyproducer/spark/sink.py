@@ -11,12 +11,12 @@ import functools
 import itertools
 import logging
 import pickle
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.spark.arrow import send_record_batches
 from pyproducer.spark.columns import HEADERS_TYPE, TIMESTAMP_COLUMN, ColumnContract
 from pyproducer.spark.driver_account import DriverAccount, TaskAccount
@@ -33,7 +33,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-WORKER_POOL = ProducerPool(KafkaProducer)
+    from pyproducer.spark.row_producer import RowProducer
+
+
+def _make_producer(props: Mapping[str, object]) -> RowProducer:
+    # Here: the driver, and the processes in which Spark plans and commits, make no producer.
+    from pyproducer.producer.kafka_producer import KafkaProducer
+
+    return KafkaProducer(props)
+
+
+WORKER_POOL = ProducerPool(_make_producer)
 """The producers of this process. On the driver it stays empty."""
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -266,13 +276,18 @@ class KafkaSink:
 
 def _refusal(props: object) -> TypeError | None:
     """Return why something is no settings of a sink; None where it is."""
-    if isinstance(props, KafkaProducer) or not isinstance(props, Mapping):
+    if not isinstance(props, Mapping):
         return TypeError(f"KafkaSink takes the settings of a producer, not {type(props).__name__}: each Spark worker "
                          "process builds its own producer from them")
     for key, value in props.items():
-        if isinstance(value, KafkaProducer):
+        if _is_producer(value):
             return TypeError(f"the setting {key!r} holds a producer, which cannot travel to Spark's workers")
     return None
+
+
+def _is_producer(value: object) -> bool:
+    module = sys.modules.get("pyproducer.producer.kafka_producer")  # whoever has one has loaded it
+    return module is not None and isinstance(value, module.KafkaProducer)
 
 
 def _as_json(df: DataFrame, key: str | None, value: str | Sequence[str] | None,

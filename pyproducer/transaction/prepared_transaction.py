@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.public import public
 
 
+@public
 class PreparedTransaction(NamedTuple):
     """A transaction all of whose records are stored, and which nobody can see before it is committed.
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import subprocess
 import sys
 import types
+
+import pytest
 
 import pyproducer
 from tests.support.patience import PROGRAM_S
@@ -12,10 +16,44 @@ from tests.support.patience import PROGRAM_S
 
 def test_all_is_complete_and_has_no_duplicates():
     # That it is sorted is checked by ruff (RUF022).
+    for name in pyproducer._LATER:
+        getattr(pyproducer, name)
     public = {name for name, member in vars(pyproducer).items()
-              if not name.startswith("_") and not isinstance(member, types.ModuleType) and name != "annotations"}
+              if not name.startswith("_") and not isinstance(member, types.ModuleType)
+              and name not in {"annotations", "import_module", "TYPE_CHECKING"}}
     assert len(set(pyproducer.__all__)) == len(pyproducer.__all__)
     assert set(pyproducer.__all__) == public
+
+
+def test_name_when_it_is_loaded_later_then_type_checkers_find_it_where_it_is_loaded_from():
+    tree = ast.parse(inspect.getsource(pyproducer))
+    block = next(node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    told = {alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert told == pyproducer._LATER
+
+
+def test_name_when_there_is_none_then_an_attribute_error_says_so():
+    with pytest.raises(AttributeError, match="module 'pyproducer' has no attribute 'KafkaConsumer'"):
+        _ = pyproducer.KafkaConsumer
+
+
+def test_class_when_its_module_is_loaded_by_another_then_it_has_the_public_name_and_is_pickled_by_it():
+    code = ("import pickle; from pyproducer.producer.kafka_producer import KafkaProducer; import pyproducer; "
+            "print(KafkaProducer.__module__, pickle.loads(pickle.dumps(KafkaProducer)) is pyproducer.KafkaProducer)")
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PROGRAM_S, check=True)
+    assert found.stdout.split() == ["pyproducer", "True"]
+
+
+@pytest.mark.parametrize("module", ["pyproducer", "pyproducer.spark", "pyproducer.spark.datasource"])
+def test_import_when_no_producer_is_made_then_none_is_loaded(module: str) -> None:
+    """Settings and errors are all that Spark's driver, and the processes in which it plans and commits, need."""
+    if module == "pyproducer.spark.datasource":
+        pytest.importorskip("pyspark.sql.datasource")
+    code = (f"import sys, {module}; "
+            "print(*(name for name in sys.modules if name.startswith(('pyproducer.accumulator', 'pyproducer.client', "
+            "'pyproducer.network', 'pyproducer.protocol', 'pyproducer.sender'))))")
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PROGRAM_S, check=True)
+    assert found.stdout.split() == []
 
 
 def test_members_show_the_public_name():

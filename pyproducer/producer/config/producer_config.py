@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 from pyproducer.common.class_names import import_object, is_left_out
 from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.public import public
 from pyproducer.common.secrets import HIDDEN, SecretText
 from pyproducer.common.settings.config_providers import PREFIX as PROVIDER_PREFIX
 from pyproducer.common.settings.config_providers import Resolved, resolve_variables
@@ -48,6 +49,7 @@ class Origin(NamedTuple):
     detail: str = ""
 
 
+@public
 class ProducerConfig(Mapping[str, Any]):
     """A value for each of Java's settings: `config["linger.ms"]`, or `config.linger_ms`.
 

@@ -12,6 +12,7 @@ import itertools
 from typing import Any
 
 from pyproducer.common.cluster import Cluster
+from pyproducer.common.public import public
 from pyproducer.hotpath import Route, murmur2
 from pyproducer.producer.partitioners.partitioner import (
     POSITIVE_MASK,
@@ -23,6 +24,7 @@ from pyproducer.producer.partitioners.partitioner import (
 )
 
 
+@public
 class DefaultPartitioner:
     """With a key: toPositive(murmur2(key)) modulo the number of partitions, led or not. Without: round-robin.
 

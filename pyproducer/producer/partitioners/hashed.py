@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyproducer.common.cluster import Cluster
+from pyproducer.common.public import public
 from pyproducer.hotpath import murmur2
 from pyproducer.producer.partitioners.default import DefaultPartitioner
 from pyproducer.producer.partitioners.partitioner import (
@@ -49,6 +50,7 @@ class _HashOrRandom:
         return partition_by_number(self._next_random(), topic, cluster)
 
 
+@public
 class Crc32Partitioner(_HashOrRandom):
     """CRC-32 of the key; without a key, or with an empty one, at random. librdkafka's default, consistent_random."""
 
@@ -60,6 +62,7 @@ class Crc32Partitioner(_HashOrRandom):
         return zlib.crc32(key_bytes) % partition_count(topic, cluster)
 
 
+@public
 class Fnv1aPartitioner(_HashOrRandom):
     """FNV-1a of the key; without a key at random. librdkafka's fnv1a_random, Sarama's hash partitioner."""
 
@@ -82,6 +85,7 @@ class Murmur2RandomPartitioner(_HashOrRandom):
         return (murmur2(key_bytes) & POSITIVE_MASK) % partition_count(topic, cluster)
 
 
+@public
 class Murmur3Partitioner(DefaultPartitioner):
     """MurmurHash3 (x86, 32 bits, seed 0) of the key, made positive as Java does; without a key round-robin.
 

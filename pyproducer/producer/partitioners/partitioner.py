@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from pyproducer.common.cluster import Cluster, PartitionInfo, PartitionTable
 from pyproducer.common.errors import IllegalStateError
+from pyproducer.common.public import public
 from pyproducer.hotpath import Route
 
 POSITIVE_MASK = 0x7FFFFFFF
@@ -28,6 +29,7 @@ def any_number() -> int:
     return random.getrandbits(31)
 
 
+@public
 class Partitioner(Protocol):
     """Chooses partitions.
 

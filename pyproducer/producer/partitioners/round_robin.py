@@ -12,10 +12,12 @@ import itertools
 from typing import Any
 
 from pyproducer.common.cluster import Cluster
+from pyproducer.common.public import public
 from pyproducer.hotpath import Route
 from pyproducer.producer.partitioners.partitioner import POSITIVE_MASK, partition_by_number, route_in_turns
 
 
+@public
 class RoundRobinPartitioner:
     """Goes over the partitions that have a leader (over all when none has), per topic, from the first."""
 

@@ -14,11 +14,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyproducer.common.cluster import Cluster
+from pyproducer.common.public import public
 from pyproducer.hotpath import Route, murmur2
 from pyproducer.producer.partitioners.built_in import BuiltInPartitioner
 from pyproducer.producer.partitioners.partitioner import POSITIVE_MASK, NextRandom, any_number, partition_count
 
 
+@public
 class UniformStickyPartitioner:
     """With a key: murmur2, as DefaultPartitioner. Without: one partition until it got batch.size bytes.
 
