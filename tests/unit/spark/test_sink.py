@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import subprocess
 import sys
@@ -43,11 +44,31 @@ def test_call_with_rows_sends_them_with_the_props(made: list[FakeProducer]) -> N
     assert made[0].props == PROPS
 
 
+@pytest.mark.parametrize("collects", [True, False])
+def test_producer_when_a_worker_makes_it_then_garbage_is_collected_as_before(collects: bool) -> None:
+    before = gc.isenabled()
+    try:
+        (gc.enable if collects else gc.disable)()
+        producer = sink_module._make_producer(PROPS)
+        assert gc.isenabled() == collects
+    finally:
+        (gc.enable if before else gc.disable)()
+    assert isinstance(producer, KafkaProducer)
+    producer.close(0)
+
+
 @pytest.mark.parametrize("wrong", [{"linger.ms": "x"}, {"transactional.id": "t"}, {"sasl.jaas.config": b"never-shown"}],
                          ids=str)
 def test_sink_when_a_setting_is_wrong_then_error_and_its_frames_show_no_secret(wrong: dict[str, Any]) -> None:
     with SecretHunt("never-shown") as hunt, hunt.errors(ConfigError):
         KafkaSink({**PROPS, "ssl.key.password": "never-shown", **wrong})
+
+
+def test_call_when_a_file_is_not_on_the_worker_then_error_and_its_frames_show_no_secret() -> None:
+    sink = KafkaSink({**PROPS, "security.protocol": "SSL", "ssl.keystore.location": "/absent",
+                      "ssl.keystore.type": "PEM", "ssl.key.password": "never-shown"}, topic="orders")
+    with SecretHunt("never-shown") as hunt, hunt.errors(ConfigError):
+        sink([FakeRow(value="a")])
 
 
 def test_call_when_the_workers_producer_cannot_be_made_then_error_and_its_frames_show_no_secret(
