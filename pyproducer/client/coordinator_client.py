@@ -12,7 +12,7 @@ Source:  Java Admin's transaction calls (4.1: listTransactions, describeTransact
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -20,14 +20,12 @@ from pyproducer.client.blocking_client import Answer, BlockingClient, Connection
 from pyproducer.client.find_coordinator import (
     COORDINATOR_MOVED,
     FIRST_VERSION_WITH_KEYS,
-    GROUP,
     TRANSACTION,
     find_coordinator_body,
     found_coordinators,
 )
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import TopicPartition, address_text
-from pyproducer.common.consumer_offsets import OffsetAndMetadata
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import ApiError, DisconnectedError, KafkaError, KafkaTimeoutError
 from pyproducer.common.waiting import new_cell
@@ -38,7 +36,6 @@ from pyproducer.transaction.transactions import TRANSACTIONS_V2
 if TYPE_CHECKING:
     from pyproducer.protocol.schema import Struct
 
-_FIRST_VERSION_WITH_GROUPS = 8  # of OffsetFetch
 _LAST_END_TXN_BEFORE_V2 = 4
 _PAUSE_S = 0.1
 _SHORT_PAUSE_S = 0.01  # a transaction is completed within milliseconds
@@ -186,42 +183,6 @@ class CoordinatorClient:
             rows.extend(self._repeated(partial(self._list, address, node_id, states, pattern)))
         return sorted(rows)
 
-    def fetch_offsets(self, group_id: str, partitions: Iterable[TopicPartition], *,
-                      stable: bool = True) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return up to where a group has consumed partitions; None for one that it has not.
-
-        Args:
-            group_id: The group.
-            partitions: Which.
-            stable: Wait while a transaction that commits offsets of them is open, or being ended.
-
-        Raises:
-            ApiError: The coordinator refuses.
-            KafkaTimeoutError: Not answered in time, or not stable.
-        """
-        topics: dict[str, list[int]] = {}
-        for topic, partition in partitions:
-            topics.setdefault(topic, []).append(partition)
-        rows = [{"name": topic, "partition_indexes": indexes} for topic, indexes in topics.items()]
-
-        def body(version: int) -> Mapping[str, Any]:
-            asked: dict[str, Any] = {"require_stable": stable} if version >= 7 else {}
-            if version >= _FIRST_VERSION_WITH_GROUPS:
-                return {**asked, "groups": [{"group_id": group_id, "topics": rows}]}
-            return {**asked, "group_id": group_id, "topics": rows}
-
-        (answer,) = self._ask_each(GROUP, [group_id], ApiKeys.OFFSET_FETCH, [body], _code_of_offsets)
-        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
-        group = _group_in(answer)
-        _ensure_no_error(group.get("error_code", 0), "OffsetFetch", group_id)
-        for topic in group["topics"]:
-            for row in topic["partitions"]:
-                place = TopicPartition(topic["name"], row["partition_index"])
-                _ensure_no_error(row["error_code"], "OffsetFetch", f"{group_id}, {place}")
-                found[place] = None if row["committed_offset"] < 0 else OffsetAndMetadata(
-                    row["committed_offset"], row["metadata"], row.get("committed_leader_epoch", -1))
-        return found
-
     # ---- how
 
     def _ask_each(self, key_type: int, keys: Sequence[str], api_key: ApiKeys,
@@ -351,20 +312,6 @@ def _description(row: Struct) -> TransactionDescription:
         row["producer_epoch"], row["transaction_timeout_ms"], row["transaction_start_time_ms"],
         tuple(sorted(TopicPartition(topic["topic"], partition) for topic in row["topics"]
                      for partition in topic["partitions"])))
-
-
-def _group_in(answer: Answer) -> Struct:
-    group: Struct = answer.body["groups"][0] if answer.version >= _FIRST_VERSION_WITH_GROUPS else answer.body
-    return group
-
-
-def _code_of_offsets(answer: Answer) -> int:
-    """Return the code that an answer to OffsetFetch is to be repeated for, if there is one."""
-    group = _group_in(answer)
-    codes = [group.get("error_code", 0), *(row["error_code"] for topic in group["topics"]
-                                           for row in topic["partitions"])]
-    again = COORDINATOR_MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT}
-    return next((int(code) for code in codes if code in again), 0)
 
 
 def _ensure_no_error(code: int, api: str, what: str) -> None:

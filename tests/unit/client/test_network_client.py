@@ -88,6 +88,17 @@ def test_send_when_a_connected_node_takes_no_more_requests_then_illegal_state_an
     assert (len(setup.selector.requests), setup.client.in_flight_request_count()) == (sent, in_flight)
 
 
+@pytest.mark.parametrize(("version", "waits_ms"), [(1, 0), (2, 400)])
+def test_throttle_when_the_broker_does_not_wait_itself_then_the_client_does(version, waits_ms):
+    setup = ready_setup()
+    setup.client.send(find_coordinator(setup, max_version=version), setup.now_ms)
+    setup.selector.respond(setup.selector.requests[-1],
+                           {"throttle_time_ms": 400, "error_code": 0, "error_message": None, "node_id": 1,
+                            "host": "h", "port": 1})
+    setup.poll()
+    assert setup.client.throttle_delay_ms(1, setup.now_ms) == waits_ms
+
+
 def test_send_when_no_version_is_in_common_then_the_response_says_so_and_nothing_is_sent():
     setup, ended = Setup(), []
     setup.cluster.versions[ApiKeys.FIND_COORDINATOR] = (9, 9)

@@ -502,6 +502,11 @@ def test_token_when_it_is_taken_then_one_message_with_its_extensions() -> None:
         b"n,,\x01auth=Bearer abc.def.ghi\x01logicalCluster=lkc-1\x01poolId=p 2\x01\x01")
 
 
+def test_authorization_id_when_it_has_what_divides_fields_then_it_is_escaped() -> None:
+    token = BearerToken("abc.def.ghi", authorization_id="a,b=c")
+    assert token.initial_message() == b"n,a=a=2Cb=3Dc,\x01auth=Bearer abc.def.ghi\x01\x01"
+
+
 def test_token_when_it_is_not_taken_then_the_refusal_is_asked_for() -> None:
     broker = Broker()
     answers: list[dict[str, Any]] = [

@@ -63,6 +63,12 @@ def test_refresh_when_a_credential_was_just_made_then_it_is_at_80_percent_within
     assert at_ms - clock.timestamp_ms() == refresh_ms
 
 
+def test_times_when_they_are_read_from_settings_then_seconds_are_ms() -> None:
+    settings = {"sasl.login.refresh.window.factor": 0.5, "sasl.login.refresh.window.jitter": 0.01,
+                "sasl.login.refresh.min.period.seconds": 7, "sasl.login.refresh.buffer.seconds": 11}
+    assert RefreshTimes.of(settings) == RefreshTimes(0.5, 0.01, min_period_ms=7000, buffer_ms=11_000)
+
+
 def test_refresh_when_a_credential_is_older_than_its_fetch_then_its_whole_life_counts(clock):
     now_ms = clock.timestamp_ms()
     half_gone = Pass("first", now_ms + HOUR_MS, now_ms - HOUR_MS)
