@@ -64,11 +64,6 @@ class CertificateFacts(NamedTuple):
         """When it ends, in seconds since 1970."""
         return ssl.cert_time_to_seconds(self.not_after)
 
-    @property
-    def is_self_signed(self) -> bool:
-        """Whether it names itself as its authority."""
-        return self.subject == self.issuer
-
 
 def certificate_facts(info: Mapping[str, Any]) -> CertificateFacts:
     """Return the facts of a certificate as `ssl.SSLSocket.getpeercert` and `SSLContext.get_ca_certs` give it."""
