@@ -24,6 +24,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from operator import add
 from typing import Any, NamedTuple, Protocol
 
 from pyproducer.common.clock import NEVER_MS
@@ -190,6 +191,16 @@ class _Sums:
         if len(self.first) < MOST_FIRST:
             self.first.append(_told(failure, count))
 
+    def and_of(self, other: _Sums) -> _Sums:
+        """Return the sums of both."""
+        both = _Sums()
+        both.counts = dict(self.counts)
+        for topic, counts in other.counts.items():
+            row = _row_of(both.counts, topic)
+            both.counts[row] = tuple(map(add, both.counts.get(row, _NONE), counts))
+        both.first = [*self.first, *other.first][:MOST_FIRST]
+        return both
+
     def error(self, intro: str) -> DeliveryFailedError | None:
         return _error(intro, self.counts, self.first)
 
@@ -228,8 +239,10 @@ class DeliveryTally:
         self._counted_number = 0  # of the failure that was counted last; the sender's
         self._period = Period(0, {}, 0)
         self._has_ended = False
-        self._lock = locks.rlock()  # guards _left, and the change of _period
+        self._lock = locks.rlock()  # guards what follows, and the change of _period
         self._left = _Sums()  # unretrieved ones that the next flush() or close() raises for
+        self._taking: tuple[list[Failure], _Sums] | None = None  # what a call was about to take: all of it, or nothing
+        self._taken = _Sums()  # of a flush() or close() that has not told: interrupted, the next one tells it
         self._untold: Period | None = None  # of a flush() that has not told: interrupted, the next one begins there
         self._failures_log = LimitedLog(log, "%d more failures, of %d records, were left out here")
         self._unseen_log = LimitedLog(log, "%d more failures that nobody looked at, of %d records, were left out here")
@@ -342,25 +355,31 @@ class DeliveryTally:
                 self._judged.append((now_ms + GRACE_MS, failure))
         while self._judged:
             due_ms, failure = self._judged[0]
-            is_over = due_ms <= now_ms or failure.period < self._period.number
+            is_over = due_ms <= now_ms or failure.period < (self._untold or self._period).number
             if len(self._judged) <= _MOST_GONE and (self.raises or not is_over) and failure in self._open:
                 break
             self._judged.popleft()
             self._call_unretrieved(failure, now_ms)
 
     def _call_unretrieved(self, failure: Failure, now_ms: int) -> None:
-        if self._open.pop(failure, None) is None:
-            return  # somebody was told meanwhile
-        count = failure.unseen
+        if self.raises:
+            with self._lock:
+                self._end_taking()
+                count = self._close(failure)
+                if count:
+                    self._left.add(failure, count)
+        else:
+            count = self._close(failure)
         if not count:
             return
         self.unretrieved_count += count
-        if self.raises:
-            with self._lock:
-                self._left.add(failure, count)
         self._unseen_log.warning(
             now_ms, count, "%d record(s) for %s failed, outcome %s, and nobody looked at their futures "
             "(result(), exception(), await, a callback): %s", count, place(failure), failure.outcome, failure.words)
+
+    def _close(self, failure: Failure) -> int:
+        """Return how many of its futures nobody looked at, if nobody was told of it meanwhile."""
+        return 0 if self._open.pop(failure, None) is None else failure.unseen
 
     def on_forked(self) -> None:
         """In a child process: release the lock, if another thread held it."""
@@ -374,8 +393,10 @@ class DeliveryTally:
         with self._lock:  # not one that another flush() is about to end once more
             return self._period
 
-    def end_flush(self, period: Period, *, raises_all: bool) -> DeliveryFailedError | None:
-        """End the period of a flush(), and return what it raises, if anything.
+    def end_flush(self, period: Period, *, raises_all: bool) -> tuple[DeliveryFailedError | None, Period]:
+        """End the period of a flush(), and return what it raises, if anything, and which period follows.
+
+        Until `on_told` it has not told: interrupted in between, the next flush() tells of it.
 
         Args:
             period: What `period` was when it began.
@@ -385,38 +406,51 @@ class DeliveryTally:
             if self._untold is None or period.number < self._untold.number:
                 self._untold = period
             period = self._untold
-        opened, counts, first = self.end_period(period)
+        opened, counts, first, following = self.end_period(period)
         failed = None
         if raises_all:
             failed = _error("since the last flush()", _difference(counts, period.base), first)
-            if failed is not None:
+            if failed is not None and not self.raises:
                 for failure in opened:
                     if failure.period >= period.number:
                         self.settle(failure)
-                with self._lock:
-                    self._left = _Sums()
         if self.raises:
-            failed = failed or self.take_unseen()
+            unseen = self.take_unseen()  # those that are counted above, too
+            failed = failed or unseen
         elif self._gone or self._judged:
             self._wake()  # nobody raises for these any more
-        self._untold = None
-        return failed
+        return failed, following
+
+    def on_told(self, following: Period | None = None) -> None:
+        """A flush() or close() is about to raise, or to return: nobody else is to tell what it tells.
+
+        Args:
+            following: The period behind those of which a flush() told.
+        """
+        none = _Sums()
+        with self._lock:
+            untold = self._untold
+            if following is not None and untold is not None and untold.number < following.number:
+                # Another flush() that has ended `following` meanwhile has told nobody, perhaps.
+                untold = None if self._period is following else following
+            self._taken, self._untold = none, untold
 
     def on_aborted(self) -> None:
         """Have nobody told of what failed so far: who aborts its transaction knows that none of it is there.
 
         It may be done again.
         """
-        opened, _, _ = self.end_period()
+        opened, _, _, _ = self.end_period()
         self._untold = None
         for failure in opened:
             self.settle(failure)
         if self.raises:
             with self._lock:
-                self._left = _Sums()
+                self._end_taking()
+                self._left = self._taken = _Sums()
 
     def end_period(self, since: Period | None = None) -> tuple[list[Failure], Mapping[str, Counts],
-                                                               list[FailedRecords]]:
+                                                               list[FailedRecords], Period]:
         """Have the next flush() speak of what fails from now on.
 
         In a call of the life's, so that no finalizer waits in the middle for the sender, which may want the lock.
@@ -425,7 +459,7 @@ class DeliveryTally:
             since: The period from which on the first failures are wanted; None for the one that ends.
 
         Returns:
-            What is open, the counts so far, and the first failures.
+            What is open, the counts so far, the first failures, and the period that begins.
         """
         with self._lock:  # one flush() after the other: what one told is not to be told by the next
             since = since or self._period
@@ -436,22 +470,36 @@ class DeliveryTally:
                 ending.following = self._period = Period(ending.number + 1, seen.counts, seen.last_number)
                 ending.end(seen)
                 if self._counted_number == seen.counted_number:
-                    return opened, seen.counts, since.first_of(seen)
+                    return opened, seen.counts, since.first_of(seen), self._period
                 # The sender went on, and may have noted in what ended then a failure that is of the next period: so
                 # that begins behind it, too.
 
     def take_unseen(self) -> DeliveryFailedError | None:
-        """Return the error for all failures that nobody looked at so far, if there are any; they are settled."""
+        """Return the error for all failures that nobody looked at so far, if there are any; they are settled.
+
+        Until `on_told` they are told by the next one, too.
+        """
         self._note_who_waits()
         with self._lock:
-            sums, self._left = self._left, _Sums()
-        for failure in list(self._open):
-            if self._open.pop(failure, None) is not None:
+            self._end_taking()
+            sums = self._taken.and_of(self._left)
+            opened = list(self._open)
+            for failure in opened:
                 count = failure.unseen
-                failure.is_settled = True
                 if count:
                     sums.add(failure, count)
+            self._taking = opened, sums
+            self._end_taking()
         return sums.error("and nobody looked at their futures (pyproducer.on.unretrieved is \"raise\")")
+
+    def _end_taking(self) -> None:
+        """Take what is counted: also what a call had counted that was interrupted meanwhile. With the lock held."""
+        if self._taking is not None:
+            opened, sums = self._taking
+            for failure in opened:
+                self.settle(failure)
+            self._taken, self._left = sums, _Sums()
+            self._taking = None
 
     @property
     def stored_count(self) -> int:

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
 from pyproducer.accumulator.batch_future import BatchFuture
+from pyproducer.accumulator.delivery_tally import Period
 from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.clock import NEVER_MS
@@ -299,9 +300,10 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         deadline_ms = life.begin_wait("flush()", timeout)
         began_ms = runtime.clock.now_ms()
         try:
-            error = life.run("flush()", self._flush, runtime, timeout, deadline_ms, raise_on_error)
+            error, following = life.run("flush()", self._flush, runtime, timeout, deadline_ms, raise_on_error)
         finally:
             runtime.registry.add_flush(runtime.clock.now_ms() - began_ms)
+        life.run("flush()", life.tally.on_told, following)
         if error is not None:
             try:
                 raise error
@@ -310,8 +312,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
 
     @staticmethod
     def _flush(runtime: ProducerRuntime, timeout: float | None, deadline_ms: int | None,
-               raises_all: bool) -> KafkaError | None:
-        """Wait until all is done that was handed over; return what flush() raises."""
+               raises_all: bool) -> tuple[KafkaError | None, Period]:
+        """Wait until all is done that was handed over; return what flush() raises, and of what the next one speaks."""
         life = runtime.life
         period = life.tally.period
         # In this order: a record that leaves the waiting room meanwhile has its batch's outcome as a successor.
@@ -327,12 +329,13 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
                     phase="flush", outcome="unknown")
             results.extend(result.successors)
         is_dead = life.state is LifeState.DEAD
-        error: KafkaError | None = life.tally.end_flush(period, raises_all=raises_all or is_dead)
+        error: KafkaError | None
+        error, following = life.tally.end_flush(period, raises_all=raises_all or is_dead)
         if is_dead:
             outcome = None if error is None else error.outcome
             error = life.refusal()
             error.outcome = outcome or error.outcome
-        return error
+        return error, following
 
     def init_transactions(self, transactional_id: str | None = None) -> None:
         """Get a producer id and an epoch for the transactional id: once, before the first transaction.
@@ -604,6 +607,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             return self.close(timeout)
         failed = life.run("close()", tally.take_unseen) if tally.raises else None
         if failed is not None:
+            life.run("close()", tally.on_told)
             try:
                 raise failed
             finally:

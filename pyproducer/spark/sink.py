@@ -293,8 +293,9 @@ def _refusal(props: object) -> TypeError | None:
 
 
 def _is_producer(value: object) -> bool:
-    module = sys.modules.get("pyproducer.producer.kafka_producer")  # whoever has one has loaded it
-    return module is not None and isinstance(value, module.KafkaProducer)
+    # Whoever has one has loaded its class; another thread may be about to.
+    producer_class = getattr(sys.modules.get("pyproducer.producer.kafka_producer"), "KafkaProducer", None)
+    return producer_class is not None and isinstance(value, producer_class)
 
 
 def _as_json(df: DataFrame, key: str | None, value: str | Sequence[str] | None,

@@ -40,7 +40,7 @@ from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartiti
 from pyproducer.common.consumer_offsets import OffsetAndMetadata
 from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.error_codes import ErrorCode, error_for_code
-from pyproducer.common.errors import DeliveryFailedError, KafkaError
+from pyproducer.common.errors import DeliveryFailedError, IllegalStateError, KafkaError
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata, to_topic
 from pyproducer.common.timeouts import checked_timeout
@@ -339,14 +339,22 @@ class MockProducer(ProducerBase, Generic[K, V]):
 
         Raises:
             DeliveryFailedError: Records failed since the last flush(), see `raise_on_error`.
+            IllegalStateError: Called from a callback.
         """
         checked_timeout(timeout)
-        period = self._life.tally.period
+        if self._telling.depth:
+            raise IllegalStateError("flush() inside a callback would wait for itself: call it from another thread")
+        tally = self._life.tally
+        period = tally.period
         while self._end_next(None):
             pass
-        error = self._life.tally.end_flush(period, raises_all=raise_on_error)
+        error, following = tally.end_flush(period, raises_all=raise_on_error)
+        tally.on_told(following)
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # else it and this frame hold each other
 
     def init_transactions(self, transactional_id: str | None = None) -> None:
         """Bind the transactional id; see KafkaProducer.init_transactions."""
@@ -483,6 +491,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
             self._life.end()
         failed = self._life.tally.take_unseen() if self._life.tally.raises else None
         if failed is not None:
+            self._life.tally.on_told()
             try:
                 raise failed
             finally:

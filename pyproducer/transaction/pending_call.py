@@ -24,6 +24,7 @@ class PendingCall:
     Attributes:
         call: Its name.
         binds: The transactional id that init_transactions() asks for.
+        gives_up: The prepare_transaction() in whose place an abort came.
         is_ended: Whether the transaction is ended, so that nothing that comes later can make the call fail.
         is_set: Whether the outcome is known; written last.
         is_told: Whether the call returned, or raised, with it. Until then it is the only one that may be repeated.
@@ -31,11 +32,13 @@ class PendingCall:
         value: What it returns.
     """
 
-    __slots__ = ("_waiters", "binds", "call", "error", "is_ended", "is_set", "is_told", "value")
+    __slots__ = ("_waiters", "binds", "call", "error", "gives_up", "is_ended", "is_set", "is_told", "value")
 
-    def __init__(self, call: str, make_cell: Callable[[], Cell], binds: str = "") -> None:
+    def __init__(self, call: str, make_cell: Callable[[], Cell], binds: str = "",
+                 gives_up: PendingCall | None = None) -> None:
         self.call: str = call
         self.binds: str = binds
+        self.gives_up: PendingCall | None = gives_up
         self.is_ended: bool = False
         self.is_set: bool = False
         self.is_told: bool = False

@@ -313,20 +313,25 @@ class Transactions:
         """Abort what is in the transaction; a prepare that waits, or timed out, is given up with it."""
         with self._lock:
             prepare = self._position[1]
-            if prepare is not None and prepare.call == "prepare_transaction()" and not prepare.is_told:
+            if prepare is not None and prepare.call == "prepare_transaction()":
                 prepare.is_told = True
             else:
                 prepare = None
-        pending = self._call(_E.ABORT, "abort_transaction()")
-        if prepare is not None:
-            prepare.settle(TransactionAbortedError("The transaction was aborted before it was prepared"))
+        pending = self._call(_E.ABORT, "abort_transaction()", gives_up=prepare)
+        self._give_up_for(pending)  # again, too: who was interrupted behind the move told nobody
         return pending
 
-    def _call(self, event: TransactionEvent, call: str) -> PendingCall:
+    @staticmethod
+    def _give_up_for(pending: PendingCall | None) -> None:
+        """Tell the prepare that waits, in another thread, that an abort has come instead; again is no error."""
+        if pending is not None and pending.gives_up is not None:
+            pending.gives_up.settle(TransactionAbortedError("The transaction was aborted before it was prepared"))
+
+    def _call(self, event: TransactionEvent, call: str, *, gives_up: PendingCall | None = None) -> PendingCall:
         with self._lock:
             pending = self._repeated(call)
             if pending is None:
-                self._begin_call(event, pending := PendingCall(call, self._locks.cell))
+                self._begin_call(event, pending := PendingCall(call, self._locks.cell, gives_up=gives_up))
         self._tell()  # again, too: who was interrupted after the move has told nobody, perhaps
         return pending
 
@@ -414,6 +419,7 @@ class Transactions:
         with self._lock:
             state, pending = self._position
             if state is not _S.PREPARED:
+                self._give_up_for(pending)
                 return
             self.prepared[prepared.transactional_id] = prepared
             current = self.current

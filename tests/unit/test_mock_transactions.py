@@ -17,6 +17,8 @@ from pyproducer import (
 )
 from pyproducer.common.error_codes import error_for_code
 from pyproducer.testing import MockProducer
+from pyproducer.transaction.pending_call import PendingCall
+from pyproducer.transaction.transaction_state import TransactionEvent
 
 PROPS = {"transactional.id": "shop"}
 
@@ -148,6 +150,46 @@ def test_abort_when_it_has_ended_then_no_flush_speaks_of_its_records() -> None:
     mock.flush(raise_on_error=True)
     mock.commit_transaction()
     assert values(mock) == [b"2"]
+
+
+def test_flush_when_a_callback_of_an_abort_calls_it_then_it_is_refused_and_stores_nothing() -> None:
+    """A KafkaProducer refuses it. The mock stored what was to be aborted."""
+    mock = ready(auto_complete=False)
+    mock.begin_transaction()
+    refusals: list[BaseException] = []
+
+    def flush(_metadata: object, _error: object) -> None:
+        try:
+            mock.flush()
+        except IllegalStateError as error:
+            refusals.append(error)
+
+    mock.send("orders", b"a", on_completion=flush)
+    second = mock.send("orders", b"b")
+    mock.abort_transaction()
+    assert isinstance(second.exception(0), TransactionAbortedError)
+    assert "inside a callback" in str(refusals[0])
+
+
+def test_prepare_when_another_thread_aborts_meanwhile_then_it_says_so() -> None:
+    """It returned None."""
+    mock = ready(auto_complete=False)
+    mock.begin_transaction()
+    state = mock._transactions.state
+    assert state is not None
+    aborts: list[PendingCall] = []
+
+    def move(*_: object) -> None:
+        """As far as an abort had come that has not told the prepare yet."""
+        prepare = state._position[1]
+        assert prepare is not None
+        prepare.is_told = True
+        aborts.append(state._call(TransactionEvent.ABORT, "abort_transaction()", gives_up=prepare))
+
+    mock.send("orders", b"a", on_completion=move)
+    with pytest.raises(TransactionAbortedError, match="before it was prepared"):
+        mock.prepare_transaction()
+    assert len(aborts) == 1
 
 
 def test_async_mock_when_it_is_used_in_a_loop_then_it_has_the_same_transactions() -> None:

@@ -13,7 +13,15 @@ from typing import Any
 import pytest
 
 from pyproducer.accumulator import delivery_tally
-from pyproducer.accumulator.delivery_tally import _MOST_GONE, GRACE_MS, MOST_FIRST, DeliveryTally, Failure, NoTally
+from pyproducer.accumulator.delivery_tally import (
+    _MOST_GONE,
+    GRACE_MS,
+    MOST_FIRST,
+    DeliveryTally,
+    Failure,
+    NoTally,
+    Period,
+)
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.delivery_summary import OTHER_TOPICS
 from pyproducer.common.errors import DeliveryFailedError, KafkaError, RecordRejectedError
@@ -43,6 +51,20 @@ def fail(tally: DeliveryTally, *what: Any, **more: Any) -> tuple[Failure, Holder
 
 def outcome() -> Any:
     return SimpleNamespace(is_counted=False)
+
+
+def flush(tally: DeliveryTally, period: Period, *, raises_all: bool) -> DeliveryFailedError | None:
+    """What a flush() raises."""
+    error, following = tally.end_flush(period, raises_all=raises_all)
+    tally.on_told(following)
+    return error
+
+
+def close(tally: DeliveryTally) -> DeliveryFailedError | None:
+    """What a close() raises."""
+    error = tally.take_unseen()
+    tally.on_told()
+    return error
 
 
 # Counts.
@@ -80,7 +102,7 @@ def test_counts_when_names_are_ever_new_then_those_of_more_than_a_limit_are_coun
     assert topics == {"t0": 1 + 4, "t1": 1 + 3, "t2": 1, OTHER_TOPICS: 4}
     tally.step(0)
     assert {topic: one.failed["rejected"] for topic, one in tally.summary().topics.items()} == topics
-    failed = tally.take_unseen()
+    failed = close(tally)
     assert failed is not None
     assert (len(failed.topics), failed.failed["rejected"]) == (4, 14)
 
@@ -171,13 +193,13 @@ def test_no_tally_when_records_end_then_nothing_is_kept() -> None:
 def test_end_flush_when_records_failed_then_the_error_counts_all_and_describes_the_first() -> None:
     tally = DeliveryTally()
     period = tally.period
-    assert tally.end_flush(period, raises_all=True) is None
+    assert flush(tally, period, raises_all=True) is None
     period = tally.period
     kept = [fail(tally, "rejected", partition=index, count=2, text=f"error {index}")
             for index in range(MOST_FIRST + 9)]
     kept += [fail(tally, "not_sent", topic="u", partition=-1)]
     tally.step(0)
-    failed = tally.end_flush(period, raises_all=True)
+    failed = flush(tally, period, raises_all=True)
     assert failed is not None
     assert failed.failed == {"not_sent": 1, "rejected": 50, "unknown": 0}
     assert failed.topics == {"t": {"not_sent": 0, "rejected": 50, "unknown": 0},
@@ -190,7 +212,7 @@ def test_end_flush_when_records_failed_then_the_error_counts_all_and_describes_t
     assert (str(again), again.failed, again.topics, again.outcome) == (
         str(failed), failed.failed, failed.topics, "rejected")
     assert [str(one.error) for one in again.errors] == [str(one.error) for one in failed.errors]
-    assert tally.end_flush(tally.period, raises_all=True) is None, "it was told"
+    assert flush(tally, tally.period, raises_all=True) is None, "it was told"
 
 
 @pytest.mark.parametrize(("outcomes", "worst"), [
@@ -200,7 +222,7 @@ def test_end_flush_when_outcomes_differ_then_its_own_is_the_worst(outcomes: list
     tally = DeliveryTally()
     period = tally.period
     kept = [fail(tally, one) for one in outcomes]
-    failed = tally.end_flush(period, raises_all=True)
+    failed = flush(tally, period, raises_all=True)
     assert failed is not None
     assert failed.outcome == worst
     assert len(kept) == sum(failed.failed.values())
@@ -211,9 +233,9 @@ def test_end_flush_when_another_flush_ended_meanwhile_then_both_tell_what_failed
     tally = DeliveryTally()
     first = tally.period
     kept = [fail(tally, text="early")]
-    assert tally.end_flush(tally.period, raises_all=False) is None
+    assert flush(tally, tally.period, raises_all=False) is None
     kept.append(fail(tally, text="late"))
-    failed = tally.end_flush(first, raises_all=True)
+    failed = flush(tally, first, raises_all=True)
     assert failed is not None
     assert failed.failed["rejected"] == 2
     assert [str(one.error) for one in failed.errors] == ["early", "late"]
@@ -260,42 +282,82 @@ def _tell_once(who: str, backlog: int, line: int) -> bool:
         more(new_count)
         tally.step(0)
 
-    def flush() -> None:
-        told.add(tally.end_flush(tally.period, raises_all=True))
+    def end_flush() -> None:
+        told.add(flush(tally, tally.period, raises_all=True))
 
     act = {"a failure comes": lambda: more(1), "the sender counts one": lambda: count(1),
-           "the sender counts many": lambda: count(2 * MOST_FIRST), "flush": flush}[who]
-    in_the_middle_of = (lambda: count(1)) if who == "flush" else flush
+           "the sender counts many": lambda: count(2 * MOST_FIRST), "flush": end_flush}[who]
+    in_the_middle_of = (lambda: count(1)) if who == "flush" else end_flush
     count(3)
     more(backlog)
     with at_line(line, act) as done:
         in_the_middle_of()
-    flush()
+    end_flush()
     count(2)
-    flush()
+    end_flush()
     assert told.count == len(kept), line
     assert len(told.texts) == len(set(told.texts)), line
-    assert tally.end_flush(tally.period, raises_all=True) is None
+    assert flush(tally, tally.period, raises_all=True) is None
     return bool(done)
 
 
 @pytest.mark.parametrize("backlog", [0, MOST_FIRST])
-def test_end_flush_when_it_is_interrupted_at_any_line_then_the_call_made_again_tells_all(backlog: int) -> None:
-    """The period had ended: the same flush(raise_on_error=True) returned as if all was stored."""
+@pytest.mark.parametrize("call", ["flush(raise_on_error=True)", "flush()", "close()"])
+def test_call_when_it_is_interrupted_at_any_line_then_it_tells_all_when_it_is_made_again(call: str, backlog: int,
+                                                                                        ) -> None:
+    """The period had ended, what was unseen was taken: the same call returned as if all was stored, or told of some."""
+    told: list[int] = []  # lines behind the last step: nothing but the raise is left
     for line in range(2000):
-        tally = DeliveryTally()
+        tally = DeliveryTally(raises=call != "flush(raise_on_error=True)")
         kept = [fail(tally, text=f"error {number}") for number in range(3 + backlog)]
         tally.step(0)
-        period = tally.period
-        with suppress(Interrupted), at_line(line, interrupt):
-            tally.end_flush(period, raises_all=True)
-        if tally._untold is None and tally.period is not period:
-            return  # it came to its last line, and told
-        failed = tally.end_flush(tally.period, raises_all=True)
-        assert failed is not None, line
-        assert failed.failed["rejected"] == len(kept), line
-        assert tally.end_flush(tally.period, raises_all=True) is None
+
+        def again(tally: DeliveryTally = tally) -> DeliveryFailedError | None:
+            return close(tally) if call == "close()" else flush(tally, tally.period, raises_all=not tally.raises)
+
+        with suppress(Interrupted), at_line(line, interrupt) as done:
+            first = again()
+        if not done:
+            assert first is not None
+            assert again() is None
+            assert told == list(range(line - len(told), line))
+            assert len(told) <= 3  # the end of a `with`
+            return
+        kept.append(fail(tally, text="a later one"))
+        del kept[0], kept[0]
+        tally.step(GRACE_MS)
+        failed = again()
+        assert failed is not None
+        if failed.failed["rejected"] == 1:
+            told.append(line)
+        else:
+            assert failed.failed["rejected"] == 4 + backlog, line
+        assert again() is None
     raise AssertionError("the call has no end")
+
+
+def test_judge_when_a_flush_was_interrupted_then_what_it_had_not_told_has_its_grace() -> None:
+    """It was logged and counted as seen by nobody, and told by the next flush()."""
+    tally = DeliveryTally()
+    fail(tally)
+    tally.end_flush(tally.period, raises_all=True)
+    tally.step(GRACE_MS - 1)
+    assert tally.unretrieved_count == 0
+    assert flush(tally, tally.period, raises_all=True) is not None
+
+
+def test_end_flush_when_another_that_was_interrupted_ended_a_later_period_then_that_one_is_told() -> None:
+    """The first one's success forgot what the second had not told."""
+    tally = DeliveryTally()
+    kept = [fail(tally)]
+    _, following = tally.end_flush(tally.period, raises_all=True)
+    kept.append(fail(tally))
+    tally.end_flush(tally.period, raises_all=True)  # interrupted: it does not tell
+    tally.on_told(following)
+    failed = flush(tally, tally.period, raises_all=True)
+    assert failed is not None
+    assert failed.failed["rejected"] == len(kept) - 1
+    assert flush(tally, tally.period, raises_all=True) is None
 
 
 def test_end_flush_when_topics_are_more_than_have_a_row_then_it_counts_and_describes_all(
@@ -308,7 +370,7 @@ def test_end_flush_when_topics_are_more_than_have_a_row_then_it_counts_and_descr
     kept += [fail(tally, topic=f"t{number}") for number in range(2, 6)]
     for _ in range(2):
         told = Told()
-        told.add(tally.end_flush(tally.period, raises_all=True))
+        told.add(flush(tally, tally.period, raises_all=True))
         assert told.count == 6
         tally.step(0)
         kept += [fail(tally, topic=f"u{number}") for number in range(6)]
@@ -325,7 +387,7 @@ def test_end_flush_when_an_error_is_the_applications_own_then_it_is_told_as_text
     period = tally.period
     holder = Holder()
     tally.failed(Failure("t", -1, 1, Odd(), watched=1), holder)  # type: ignore[arg-type]
-    failed = tally.end_flush(period, raises_all=True)
+    failed = flush(tally, period, raises_all=True)
     assert failed is not None
     (told,) = pickle.loads(pickle.dumps(failed)).errors
     assert (type(told.error), told.error.outcome) == (KafkaError, "not_sent")
@@ -385,7 +447,7 @@ def test_unretrieved_when_a_flush_raises_for_them_in_time_then_none_counts() -> 
     period = tally.period
     fail(tally)
     tally.step(0)
-    assert tally.end_flush(period, raises_all=True) is not None
+    assert flush(tally, period, raises_all=True) is not None
     tally.step(GRACE_MS)
     tally.end(GRACE_MS)
     assert tally.unretrieved_count == 0
@@ -394,10 +456,10 @@ def test_unretrieved_when_a_flush_raises_for_them_in_time_then_none_counts() -> 
 def test_unretrieved_when_a_flush_raises_for_later_ones_then_those_of_before_still_count() -> None:
     tally = DeliveryTally()
     kept = [fail(tally)]
-    assert tally.end_flush(tally.period, raises_all=False) is None
+    assert flush(tally, tally.period, raises_all=False) is None
     period = tally.period
     kept.append(fail(tally, count=10))
-    failed = tally.end_flush(period, raises_all=True)
+    failed = flush(tally, period, raises_all=True)
     assert failed is not None
     assert failed.failed["rejected"] == 10
     tally.end(0)
@@ -413,7 +475,7 @@ def test_unretrieved_when_another_flush_ends_the_period_then_they_count_at_once(
     tally.step(0)
     assert tally.unretrieved_count == 0
     woken.clear()
-    assert tally.end_flush(tally.period, raises_all=False) is None
+    assert flush(tally, tally.period, raises_all=False) is None
     assert woken == [1]
     tally.step(1)
     assert tally.unretrieved_count == 1
@@ -454,7 +516,7 @@ def test_unretrieved_when_very_many_wait_to_be_judged_then_the_oldest_are(raises
     tally.step(0)
     assert tally.unretrieved_count == 10
     if raises:
-        failed = tally.take_unseen()
+        failed = close(tally)
         assert failed is not None
         assert failed.failed["rejected"] == _MOST_GONE + 10
         assert str(failed.errors[0].error) == "error 0"
@@ -472,13 +534,13 @@ def test_raises_when_failures_are_unseen_then_any_flush_does_once() -> None:
     tally.step(0)
     assert tally.step(GRACE_MS) == NEVER_MS, "they wait for a flush(), however long"
     assert tally.unretrieved_count == 0
-    failed = tally.end_flush(tally.period, raises_all=False)
+    failed = flush(tally, tally.period, raises_all=False)
     assert failed is not None
     assert failed.failed == {"not_sent": 0, "rejected": 1, "unknown": 2}
     assert "and nobody looked at their futures" in str(failed)
-    assert tally.end_flush(tally.period, raises_all=False) is None
+    assert flush(tally, tally.period, raises_all=False) is None
     tally.end(GRACE_MS)
-    assert tally.take_unseen() is None
+    assert close(tally) is None
     assert (holder, held) != (None, None)
 
 
@@ -491,12 +553,12 @@ def test_raises_when_a_flush_told_all_then_no_later_one_raises_for_the_same() ->
     tally.step(0)
     tally.step(GRACE_MS)
     assert tally.unretrieved_count > 0
-    failed = tally.end_flush(tally.period, raises_all=True)
+    failed = flush(tally, tally.period, raises_all=True)
     assert failed is not None
     assert failed.failed == {"not_sent": 0, "rejected": count, "unknown": 0}
-    assert tally.end_flush(tally.period, raises_all=False) is None
+    assert flush(tally, tally.period, raises_all=False) is None
     tally.end(2 * GRACE_MS)
-    assert tally.take_unseen() is None
+    assert close(tally) is None
 
 
 def test_raises_when_the_producer_ends_then_it_logs_and_close_raises_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -506,10 +568,10 @@ def test_raises_when_the_producer_ends_then_it_logs_and_close_raises_once(caplog
     tally.end(0)
     assert tally.unretrieved_count == 2
     assert caplog.text.count("nobody looked at their futures") == 2
-    failed = tally.take_unseen()
+    failed = close(tally)
     assert failed is not None
     assert failed.failed == {"not_sent": 0, "rejected": 1, "unknown": 1}
-    assert tally.take_unseen() is None
+    assert close(tally) is None
     assert held
 
 
@@ -538,7 +600,7 @@ def test_log_when_an_error_holds_a_secret_or_paints_the_terminal_then_the_line_d
     period = tally.period
     _, holder = fail(tally, topic="t\nx", text="password=hunter2\nINFO all is well \x1b[2J")
     tally.step(0)
-    failed = tally.end_flush(period, raises_all=True)
+    failed = flush(tally, period, raises_all=True)
     tally.end(0)
     assert "password" not in caplog.text.replace("[hidden]", "")
     for text in (*caplog.messages, str(failed)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from pyproducer.common.errors import (
     UnsupportedVersionError,
 )
 from pyproducer.record.batch_reader import read_batches
+from pyproducer.transaction import transactions
 from pyproducer.transaction.pending_call import PendingCall
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
 from pyproducer.transaction.transaction_state import TransactionState
@@ -976,6 +978,41 @@ def test_abort_when_it_comes_as_a_prepare_is_handed_out_then_it_ends_when_the_tr
     assert (producer.state, abort.is_set, producer.tx.prepared) == (ABORTING, False, {})
     producer.end()
     assert (producer.state, abort.is_set, abort.error, abort.value) == (READY, True, None, None)
+
+
+def test_abort_when_it_is_interrupted_at_any_line_and_called_again_then_a_prepare_that_waits_is_told() -> None:
+    """It waited for max.block.ms, and was told then that it goes on."""
+    code_name = transactions.__file__
+
+    def interrupted_at(count: int) -> bool:
+        producer = in_transaction()
+        prepare = producer.tx.prepare()
+        left = count
+
+        def trace(frame: Any, event: str, _argument: Any) -> Any:
+            nonlocal left
+            if frame.f_code.co_filename != code_name or left < 0:
+                return None
+            if event == "line":
+                left -= 1
+                if left < 0:
+                    raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            producer.tx.abort()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        producer.tx.abort()
+        assert isinstance(prepare.error, TransactionAbortedError), count
+        assert producer.state is ABORTING
+        return left < 0
+
+    assert any(not interrupted_at(count) for count in range(200)), "the call came to its end"
 
 
 def test_init_when_another_id_is_bound_then_its_own_coordinator_gives_id_and_epoch() -> None:

@@ -7,7 +7,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,6 +55,12 @@ def test_producer_when_a_worker_makes_it_then_garbage_is_collected_as_before(col
         (gc.enable if before else gc.disable)()
     assert isinstance(producer, KafkaProducer)
     producer.close(0)
+
+
+def test_sink_when_another_thread_loads_the_producer_meanwhile_then_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module is there before its class: AttributeError."""
+    monkeypatch.setitem(sys.modules, "pyproducer.producer.kafka_producer", ModuleType("half loaded"))
+    assert KafkaSink(PROPS, topic="orders").topic == "orders"
 
 
 @pytest.mark.parametrize("wrong", [{"linger.ms": "x"}, {"transactional.id": "t"}, {"sasl.jaas.config": b"never-shown"}],
