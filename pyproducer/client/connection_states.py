@@ -296,6 +296,7 @@ class ClusterConnectionStates:
         state.reconnect_backoff_ms = self._reconnect_backoff.backoff_ms(0)
         state.setup_timeout_ms = self._setup_timeout.backoff_ms(0)
         self.preparing.pop(node_id, None)
+        self.session_due_ms = min(self.session_due_ms, state.session_due_ms)  # it was not asked for in between
 
     def session_began(self, state: NodeConnectionState, lifetime_ms: int, next_random: int, now_ms: int) -> None:
         """The broker took our proof, for so long.

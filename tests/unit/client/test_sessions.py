@@ -75,6 +75,27 @@ def test_session_when_it_is_due_then_nothing_is_sent_and_the_next_poll_renews_it
     assert session.renewing == ["1"], "and again in the next session"
 
 
+def test_session_when_it_is_due_before_the_versions_are_known_then_it_is_renewed_once_they_are() -> None:
+    """Nothing was sent to that broker, and nobody connected anew, until metadata.max.age.ms was over."""
+    setup = Setup(next_random=lambda: 0)
+    setup.cluster.topics["t"] = topic_row("t", 1)
+    setup.bring_up("t")
+    setup.selector.lifetime_ms = LIFETIME_MS
+    answer = setup.cluster.api_versions
+    setup.cluster.api_versions = lambda _version: None  # type: ignore[assignment,method-assign,return-value]
+    node = setup.metadata.cluster.nodes[1]
+    setup.client.ready(node, setup.now_ms)
+    setup.poll(times=3)
+    setup.clock.advance(DRAWN[0])
+    setup.poll()  # it is due, and no proof may be sent yet
+    request = setup.selector.asked(ApiKeys.API_VERSIONS)[-1]
+    setup.selector.respond(request, answer(request.version))
+    setup.poll()
+    assert not setup.client.ready(node, setup.now_ms)
+    setup.poll()
+    assert setup.selector.reauthenticating == ["1"]
+
+
 def test_session_when_it_is_shorter_than_brokers_let_it_be_renewed_then_nothing_is_sent_from_its_end_on() -> None:
     """An issuer was away, the last token had less than a second left, and each record failed at once.
 
