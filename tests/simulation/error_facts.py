@@ -53,7 +53,8 @@ class ErrorFacts:
         self._cluster = cluster
         self._checks = checks
         self._wrong: list[str] = []
-        self._has_shrunk = any(workload._faults.fired[kind] for kind in ("shrinking_metadata", "stale_metadata"))
+        self._has_shrunk = any(workload._faults.fired[kind]
+                               for kind in ("shrinking_metadata", "sparse_metadata", "stale_metadata"))
         self._sent_ms = {record.value: record.sent_ms for record in workload.records}
         self._first_ms = min(self._sent_ms.values(), default=0)
         # By record: whom it was handed to, the codes with their nodes, how its connections ended, how often it was

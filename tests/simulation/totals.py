@@ -113,9 +113,11 @@ class Totals:
                 continue
             node_id = int(name.rpartition("-")[2])
             own = [one for one in handed if one.node_id == node_id]
-            # Of an answer that makes no sense only a part may have been read; and a torn turn loses what it has read.
+            # Of an answer that makes no sense only a part may have been read; and a torn turn loses what it has read, and
+            # that all on a connection was late.
             ended = sum(bool(one.read_number) or "late" in one.ends for one in own) + (
-                self._faults.fired["garble"] + self._faults.tear_count)
+                self._faults.fired["garble"]
+                + self._faults.tear_count * props["max.in.flight.requests.per.connection"])
             latency_ms = self._metrics[f"request-latency-ms-total.node-{node_id}"]
             self._checks["latency"] += 1
             if value > (ended if props["acks"] != "0" else len(own)) or (
@@ -132,12 +134,12 @@ class Totals:
         self._check("record-retry-total", again, sum(count * key[1] for key, count in handed.items()))
         refused = [taken for one in self._ledger.handed if one.read_number for taken in one.taken
                    if taken.code == _TOO_LARGE and taken.batch.count > 1]
-        splits = self._watch.counts["splits"]
-        if self._metrics.get("batch-split-total", 0) != splits or splits > len(refused):
+        splits, garbled = self._watch.counts["splits"], self._faults.fired["garble"]  # to "too large", perhaps
+        if self._metrics.get("batch-split-total", 0) != splits or splits > len(refused) + garbled:
             self._wrong.append(f"batch-split-total is {self._metrics.get('batch-split-total', 0)}, the log tells of "
                                f"{splits}, and {len(refused)} were refused as too large")
         places = Counter((f"{taken.topic}-{taken.partition}", taken.batch.count) for taken in refused)
-        if self._watch.splits - places:
+        if (self._watch.splits - places).total() > garbled:
             self._wrong.append(f"the log tells of splits that were none: {self._watch.splits - places}")
 
     def _check_failed_lines(self, sure: list[tuple[Sent, Any]]) -> None:
