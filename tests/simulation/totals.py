@@ -113,7 +113,7 @@ class Totals:
                 continue
             node_id = int(name.rpartition("-")[2])
             own = [one for one in handed if one.node_id == node_id]
-            # Of an answer that makes no sense only a part may have been read; and a torn turn loses what it has read, and
+            # Of an answer that makes no sense only a part may have been read; a torn turn loses what it has read, and
             # that all on a connection was late.
             ended = sum(bool(one.read_number) or "late" in one.ends for one in own) + (
                 self._faults.fired["garble"]
