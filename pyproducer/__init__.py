@@ -9,9 +9,6 @@ Everything public is in `__all__`; side doors are `pyproducer.broker`, `pyproduc
 
 from __future__ import annotations
 
-import logging  # noqa: F401 - before what is registered below: what is loaded asks for loggers
-import os
-import threading
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -235,18 +232,13 @@ for _name in __all__:
         _member.__module__ = __name__
 del _member, _name
 
-# A child that is forked while another thread loads would wait for that thread for ever.
-_loading = threading.RLock()
-os.register_at_fork(before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release)
-
 if not TYPE_CHECKING:  # which would take any name for one of ours
 
     def __getattr__(name: str) -> object:
         if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         home = _LATER[name]
-        with _loading:
-            module = import_module(home)
+        module = import_module(home)
         # All that are at home there: annotations of one name another.
         globals().update({other: getattr(module, other) for other in _LATER if _LATER[other] == home})
         return globals()[name]

@@ -205,6 +205,20 @@ class _Sums:
         return _error(intro, self.counts, self.first)
 
 
+class Telling(NamedTuple):
+    """What a flush() or close() is about to tell.
+
+    Attributes:
+        error: What it raises, if anything.
+        following: The period behind those of which a flush() tells; None of a close().
+        taken: What nobody looked at, in it.
+    """
+
+    error: DeliveryFailedError | None
+    following: Period | None
+    taken: _Sums | None
+
+
 class DeliveryTally:
     """Counts the records of one producer.
 
@@ -393,8 +407,8 @@ class DeliveryTally:
         with self._lock:  # not one that another flush() is about to end once more
             return self._period
 
-    def end_flush(self, period: Period, *, raises_all: bool) -> tuple[DeliveryFailedError | None, Period]:
-        """End the period of a flush(), and return what it raises, if anything, and which period follows.
+    def end_flush(self, period: Period, *, raises_all: bool) -> Telling:
+        """End the period of a flush(), and return what it raises, if anything.
 
         Until `on_told` it has not told: interrupted in between, the next flush() tells of it.
 
@@ -403,37 +417,36 @@ class DeliveryTally:
             raises_all: Whether it raises for every failure, looked at or not.
         """
         with self._lock:
-            if self._untold is None or period.number < self._untold.number:
+            untold = self._untold
+            if untold is None or period.number < untold.number:
                 self._untold = period
-            period = self._untold
+            else:
+                period = untold
         opened, counts, first, following = self.end_period(period)
         failed = None
         if raises_all:
             failed = _error("since the last flush()", _difference(counts, period.base), first)
-            if failed is not None and not self.raises:
-                for failure in opened:
-                    if failure.period >= period.number:
-                        self.settle(failure)
-        if self.raises:
-            unseen = self.take_unseen()  # those that are counted above, too
-            failed = failed or unseen
-        elif self._gone or self._judged:
-            self._wake()  # nobody raises for these any more
-        return failed, following
-
-    def on_told(self, following: Period | None = None) -> None:
-        """A flush() or close() is about to raise, or to return: nobody else is to tell what it tells.
-
-        Args:
-            following: The period behind those of which a flush() told.
-        """
-        none = _Sums()
+        if failed is None:
+            return self.take_unseen()._replace(following=following) if self.raises else Telling(None, following, None)
+        for failure in opened:
+            if failure.period >= period.number:
+                self.settle(failure)
         with self._lock:
-            untold = self._untold
+            self._end_taking()
+            self._left = _Sums()
+            return Telling(failed, following, self._taken)  # an interrupted one's, which is among these
+
+    def on_told(self, telling: Telling) -> None:
+        """A flush() or close() is about to raise, or to return: nobody else is to tell what it tells."""
+        following, none = telling.following, _Sums()
+        with self._lock:
+            # Another call that has ended `following`, or taken more, meanwhile has told nobody, perhaps.
+            untold, taken = self._untold, none if self._taken is telling.taken else self._taken
             if following is not None and untold is not None and untold.number < following.number:
-                # Another flush() that has ended `following` meanwhile has told nobody, perhaps.
                 untold = None if self._period is following else following
-            self._taken, self._untold = none, untold
+            self._taken, self._untold = taken, untold
+        if not self.raises and (self._gone or self._judged):
+            self._wake()  # nobody raises for these any more
 
     def on_aborted(self) -> None:
         """Have nobody told of what failed so far: who aborts its transaction knows that none of it is there.
@@ -441,13 +454,12 @@ class DeliveryTally:
         It may be done again.
         """
         opened, _, _, _ = self.end_period()
-        self._untold = None
         for failure in opened:
             self.settle(failure)
-        if self.raises:
-            with self._lock:
-                self._end_taking()
-                self._left = self._taken = _Sums()
+        with self._lock:
+            self._untold = None
+            self._end_taking()
+            self._left = self._taken = _Sums()
 
     def end_period(self, since: Period | None = None) -> tuple[list[Failure], Mapping[str, Counts],
                                                                list[FailedRecords], Period]:
@@ -474,7 +486,7 @@ class DeliveryTally:
                 # The sender went on, and may have noted in what ended then a failure that is of the next period: so
                 # that begins behind it, too.
 
-    def take_unseen(self) -> DeliveryFailedError | None:
+    def take_unseen(self) -> Telling:
         """Return the error for all failures that nobody looked at so far, if there are any; they are settled.
 
         Until `on_told` they are told by the next one, too.
@@ -490,12 +502,14 @@ class DeliveryTally:
                     sums.add(failure, count)
             self._taking = opened, sums
             self._end_taking()
-        return sums.error("and nobody looked at their futures (pyproducer.on.unretrieved is \"raise\")")
+        error = sums.error("and nobody looked at their futures (pyproducer.on.unretrieved is \"raise\")")
+        return Telling(error, None, sums)
 
     def _end_taking(self) -> None:
         """Take what is counted: also what a call had counted that was interrupted meanwhile. With the lock held."""
-        if self._taking is not None:
-            opened, sums = self._taking
+        taking = self._taking
+        if taking is not None:
+            opened, sums = taking
             for failure in opened:
                 self.settle(failure)
             self._taken, self._left = sums, _Sums()

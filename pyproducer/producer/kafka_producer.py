@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
 from pyproducer.accumulator.batch_future import BatchFuture
-from pyproducer.accumulator.delivery_tally import Period
+from pyproducer.accumulator.delivery_tally import Telling
 from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.clock import NEVER_MS
@@ -300,11 +300,12 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         deadline_ms = life.begin_wait("flush()", timeout)
         began_ms = runtime.clock.now_ms()
         try:
-            error, following = life.run("flush()", self._flush, runtime, timeout, deadline_ms, raise_on_error)
+            error, telling = life.run("flush()", self._flush, runtime, timeout, deadline_ms, raise_on_error)
         finally:
             runtime.registry.add_flush(runtime.clock.now_ms() - began_ms)
-        life.run("flush()", life.tally.on_told, following)
         if error is not None:
+            life.run("flush()", life.tally.on_told, telling)
+            del telling
             try:
                 raise error
             finally:
@@ -312,8 +313,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
 
     @staticmethod
     def _flush(runtime: ProducerRuntime, timeout: float | None, deadline_ms: int | None,
-               raises_all: bool) -> tuple[KafkaError | None, Period]:
-        """Wait until all is done that was handed over; return what flush() raises, and of what the next one speaks."""
+               raises_all: bool) -> tuple[KafkaError | None, Telling]:
+        """Wait until all is done that was handed over; return what flush() raises, and what it tells by that."""
         life = runtime.life
         period = life.tally.period
         # In this order: a record that leaves the waiting room meanwhile has its batch's outcome as a successor.
@@ -329,13 +330,15 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
                     phase="flush", outcome="unknown")
             results.extend(result.successors)
         is_dead = life.state is LifeState.DEAD
-        error: KafkaError | None
-        error, following = life.tally.end_flush(period, raises_all=raises_all or is_dead)
+        telling = life.tally.end_flush(period, raises_all=raises_all or is_dead)
+        error: KafkaError | None = telling.error
         if is_dead:
             outcome = None if error is None else error.outcome
             error = life.refusal()
             error.outcome = outcome or error.outcome
-        return error, following
+        if error is None:
+            life.tally.on_told(telling)
+        return error, telling
 
     def init_transactions(self, transactional_id: str | None = None) -> None:
         """Get a producer id and an epoch for the transactional id: once, before the first transaction.
@@ -605,13 +608,16 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             return tally.summary()
         if not life.run("close()", _close_here, runtime, by, longest):
             return self.close(timeout)
-        failed = life.run("close()", tally.take_unseen) if tally.raises else None
-        if failed is not None:
-            life.run("close()", tally.on_told)
-            try:
-                raise failed
-            finally:
-                del failed  # as in flush()
+        if tally.raises:
+            telling = life.run("close()", tally.take_unseen)
+            life.run("close()", tally.on_told, telling)
+            failed = telling.error
+            del telling
+            if failed is not None:
+                try:
+                    raise failed
+                finally:
+                    del failed  # as in flush()
         return tally.summary()
 
     def __enter__(self) -> KafkaProducer[K, V]:

@@ -8,7 +8,6 @@ Source:  ours; refusals as in Spark's KafkaSourceProvider.validateBatchOptions (
 from __future__ import annotations
 
 import functools
-import gc
 import itertools
 import logging
 import pickle
@@ -17,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+import pyproducer
 from pyproducer.common.errors import ConfigError
 from pyproducer.spark.arrow import send_record_batches
 from pyproducer.spark.columns import HEADERS_TYPE, TIMESTAMP_COLUMN, ColumnContract
@@ -38,16 +38,8 @@ if TYPE_CHECKING:
 
 
 def _make_producer(props: Mapping[str, object]) -> RowProducer:
-    # Here: the driver, and the processes in which Spark plans and commits, make no producer. Nothing that is loaded is
-    # garbage, and looking for some among all that a worker holds takes a fifth of the time.
-    collects = gc.isenabled()
-    try:
-        gc.disable()
-        from pyproducer.producer.kafka_producer import KafkaProducer
-    finally:
-        if collects:
-            gc.enable()
-    return KafkaProducer(props)
+    # It is loaded by that: the driver, and the processes in which Spark plans and commits a write, make none.
+    return pyproducer.KafkaProducer(props)
 
 
 WORKER_POOL = ProducerPool(_make_producer)

@@ -348,8 +348,10 @@ class MockProducer(ProducerBase, Generic[K, V]):
         period = tally.period
         while self._end_next(None):
             pass
-        error, following = tally.end_flush(period, raises_all=raise_on_error)
-        tally.on_told(following)
+        telling = tally.end_flush(period, raises_all=raise_on_error)
+        tally.on_told(telling)
+        error = telling.error
+        del telling
         if error is not None:
             try:
                 raise error
@@ -489,13 +491,16 @@ class MockProducer(ProducerBase, Generic[K, V]):
                     close()
             self._life.tally.end(self._clock.now_ms())
             self._life.end()
-        failed = self._life.tally.take_unseen() if self._life.tally.raises else None
-        if failed is not None:
-            self._life.tally.on_told()
-            try:
-                raise failed
-            finally:
-                del failed  # else it and this frame hold each other
+        if self._life.tally.raises:
+            telling = self._life.tally.take_unseen()
+            self._life.tally.on_told(telling)
+            failed = telling.error
+            del telling
+            if failed is not None:
+                try:
+                    raise failed
+                finally:
+                    del failed  # else it and this frame hold each other
         return self._life.tally.summary()
 
     def __enter__(self) -> MockProducer[K, V]:

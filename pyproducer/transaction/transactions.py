@@ -436,6 +436,7 @@ class Transactions:
                 pending.is_ended = True
             self._move(_E.EPOCH_NEEDED if needs_epoch else _E.ENDED)
             self._error = None
+        self._give_up_for(pending)  # whoever aborts was interrupted, perhaps
         if needs_epoch:
             self.on_change()
         else:

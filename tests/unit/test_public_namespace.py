@@ -62,32 +62,6 @@ def test_annotations_when_they_name_what_is_loaded_later_then_they_are_found():
     assert int(found.stdout) == len(pyproducer.Why._fields)
 
 
-def test_child_when_it_is_forked_while_another_thread_loads_then_it_can_load_too():
-    """It waited for the parent's thread for ever."""
-    code = '''if True:
-        import os, sys, threading
-        import pyproducer
-        begun, home = threading.Event(), "pyproducer.producer.serializers"
-        class Slow:
-            def find_spec(self, name, path, target=None):
-                if name == home and os.getpid() == parent:
-                    begun.set()
-                    threading.Event().wait(0.5)
-        parent = os.getpid()
-        sys.meta_path.insert(0, Slow())
-        thread = threading.Thread(target=lambda: pyproducer.KafkaProducer)
-        thread.start()
-        begun.wait()
-        child = os.fork()
-        if not child:
-            os._exit(0 if pyproducer.KafkaProducer else 1)
-        thread.join()
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-    '''
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PROGRAM_S, check=True)
-    assert found.stdout.split() == ["0"]
-
-
 def test_members_show_the_public_name():
     for name in pyproducer.__all__:
         member = getattr(pyproducer, name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import pickle
 import subprocess
 import sys
@@ -42,19 +41,6 @@ def test_call_with_rows_sends_them_with_the_props(made: list[FakeProducer]) -> N
     KafkaSink(PROPS, topic=" orders ")([FakeRow(value="a"), FakeRow(value=b"b")])
     assert [(record.topic, record.value) for record in made[0].records] == [("orders", b"a"), ("orders", b"b")]
     assert made[0].props == PROPS
-
-
-@pytest.mark.parametrize("collects", [True, False])
-def test_producer_when_a_worker_makes_it_then_garbage_is_collected_as_before(collects: bool) -> None:
-    before = gc.isenabled()
-    try:
-        (gc.enable if collects else gc.disable)()
-        producer = sink_module._make_producer(PROPS)
-        assert gc.isenabled() == collects
-    finally:
-        (gc.enable if before else gc.disable)()
-    assert isinstance(producer, KafkaProducer)
-    producer.close(0)
 
 
 def test_sink_when_another_thread_loads_the_producer_meanwhile_then_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
