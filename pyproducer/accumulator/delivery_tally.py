@@ -436,8 +436,8 @@ class DeliveryTally:
             self._left = _Sums()
             return Telling(failed, following, self._taken)  # an interrupted one's, which is among these
 
-    def on_told(self, telling: Telling) -> None:
-        """A flush() or close() is about to raise, or to return: nobody else is to tell what it tells."""
+    def on_told(self, telling: Telling) -> DeliveryFailedError | None:
+        """A flush() or close() is about to raise, or to return: nobody else is to tell it. Return what it raises."""
         following, none = telling.following, _Sums()
         with self._lock:
             # Another call that has ended `following`, or taken more, meanwhile has told nobody, perhaps.
@@ -447,6 +447,11 @@ class DeliveryTally:
             self._taken, self._untold = taken, untold
         if not self.raises and (self._gone or self._judged):
             self._wake()  # nobody raises for these any more
+        return telling.error
+
+    def tell_unseen(self) -> DeliveryFailedError | None:
+        """Return what a close() raises."""
+        return self.on_told(self.take_unseen())
 
     def on_aborted(self) -> None:
         """Have nobody told of what failed so far: who aborts its transaction knows that none of it is there.

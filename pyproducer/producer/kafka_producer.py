@@ -608,16 +608,12 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             return tally.summary()
         if not life.run("close()", _close_here, runtime, by, longest):
             return self.close(timeout)
-        if tally.raises:
-            telling = life.run("close()", tally.take_unseen)
-            life.run("close()", tally.on_told, telling)
-            failed = telling.error
-            del telling
-            if failed is not None:
-                try:
-                    raise failed
-                finally:
-                    del failed  # as in flush()
+        failed = life.run("close()", tally.tell_unseen) if tally.raises else None
+        if failed is not None:
+            try:
+                raise failed
+            finally:
+                del failed  # as in flush()
         return tally.summary()
 
     def __enter__(self) -> KafkaProducer[K, V]:

@@ -110,6 +110,11 @@ class _Telling(threading.local):
     def __exit__(self, *_: object) -> None:
         self.depth -= 1
 
+    def ensure_outside(self, call: str) -> None:
+        """Refuse a call inside a callback, as KafkaProducer does, which would wait there for itself."""
+        if self.depth:
+            raise IllegalStateError(f"{call} inside a callback would wait for itself: call it from another thread")
+
 
 class _Sender(RecordSender):
     """The road's other side: everything of RecordSender, but for what would need a broker."""
@@ -209,7 +214,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
         value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
                                    "value.serializer", config.originals)
         self._parts = partitioner, key, value
-        self._transactions = MockTransactions(config, self._life, self._clock, lambda: self._telling.depth > 0)
+        self._transactions = MockTransactions(config, self._life, self._clock, self._telling.ensure_outside)
         sender = _Sender(
             metadata=metadata, routes=routes, accumulator=metadata, room=metadata, partitioner=partitioner,
             key_serializer=key, value_serializer=value, interceptors=self._interceptors, clock=self._clock,
@@ -342,16 +347,12 @@ class MockProducer(ProducerBase, Generic[K, V]):
             IllegalStateError: Called from a callback.
         """
         checked_timeout(timeout)
-        if self._telling.depth:
-            raise IllegalStateError("flush() inside a callback would wait for itself: call it from another thread")
+        self._telling.ensure_outside("flush()")
         tally = self._life.tally
         period = tally.period
         while self._end_next(None):
             pass
-        telling = tally.end_flush(period, raises_all=raise_on_error)
-        tally.on_told(telling)
-        error = telling.error
-        del telling
+        error = tally.on_told(tally.end_flush(period, raises_all=raise_on_error))
         if error is not None:
             try:
                 raise error
@@ -491,16 +492,12 @@ class MockProducer(ProducerBase, Generic[K, V]):
                     close()
             self._life.tally.end(self._clock.now_ms())
             self._life.end()
-        if self._life.tally.raises:
-            telling = self._life.tally.take_unseen()
-            self._life.tally.on_told(telling)
-            failed = telling.error
-            del telling
-            if failed is not None:
-                try:
-                    raise failed
-                finally:
-                    del failed  # else it and this frame hold each other
+        failed = self._life.tally.tell_unseen() if self._life.tally.raises else None
+        if failed is not None:
+            try:
+                raise failed
+            finally:
+                del failed  # else it and this frame hold each other
         return self._life.tally.summary()
 
     def __enter__(self) -> MockProducer[K, V]:

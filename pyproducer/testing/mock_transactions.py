@@ -34,7 +34,7 @@ class MockTransactions:
         config: The producer's settings.
         life: The producer's.
         clock: For how long a transaction has been open.
-        is_in_callback: Whether the current thread is in a callback, where no call may wait.
+        ensure_outside: Refuses a call, by its name, where the current thread is in a callback.
 
     Attributes:
         state: Where it stands; None without a transactional id.
@@ -46,9 +46,9 @@ class MockTransactions:
         last_end: "committed" or "aborted", as the last transaction was; "" before.
     """
 
-    def __init__(self, config: ProducerConfig, life: Life, clock: Clock, is_in_callback: Callable[[], bool]) -> None:
+    def __init__(self, config: ProducerConfig, life: Life, clock: Clock, ensure_outside: Callable[[str], None]) -> None:
         self._life = life
-        self._is_in_callback = is_in_callback
+        self._ensure_outside = ensure_outside
         self._epoch = -1
         self.state: Transactions | None = None if config.transactional_id is None else Transactions(
             config.transactional_id, timeout_ms=config.transaction_timeout_ms, clock=clock)
@@ -159,8 +159,7 @@ class MockTransactions:
         self._life.ensure_open()
         if self.state is None:
             raise IllegalStateError(f"{call} needs a transactional producer: set transactional.id")
-        if self._is_in_callback():
-            raise IllegalStateError(f"{call} inside a callback would wait for itself: call it from another thread")
+        self._ensure_outside(call)
         return self.state
 
     @staticmethod

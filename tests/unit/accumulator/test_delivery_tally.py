@@ -55,16 +55,12 @@ def outcome() -> Any:
 
 def flush(tally: DeliveryTally, period: Period, *, raises_all: bool) -> DeliveryFailedError | None:
     """What a flush() raises."""
-    telling = tally.end_flush(period, raises_all=raises_all)
-    tally.on_told(telling)
-    return telling.error
+    return tally.on_told(tally.end_flush(period, raises_all=raises_all))
 
 
 def close(tally: DeliveryTally) -> DeliveryFailedError | None:
     """What a close() raises."""
-    telling = tally.take_unseen()
-    tally.on_told(telling)
-    return telling.error
+    return tally.tell_unseen()
 
 
 # Counts.
