@@ -267,7 +267,7 @@ class Faults:
                 connection.stall(self._parameters.props["request.timeout.ms"] // 2)
             answer = connection.apply(frame)
             if answer is not None and self.fires("garble"):
-                answer = connection.garble(answer, self._chance)
+                answer = connection.garble(frame, answer, self._chance)
             while self.behind:
                 self.behind.pop()()
             if self.silences_next:  # the script says so

@@ -28,7 +28,7 @@ from tests.simulation.model_log import ModelPartition, StoredBatch, Witness
 from tests.simulation.model_topics import LogKey
 
 _BY_ID_FROM = 13  # of Produce
-_OUT_OF_ORDER = 45
+_REFUSED_BY_NUMBERS = frozenset({45, 47, 59})  # id and epoch included
 _HALF_OF_ALL = 2**30
 # Stored now, or before: what a client hears of a record that it need not send again.
 _STORED_CODES = (0, 46)
@@ -275,7 +275,7 @@ class Ledger(Witness):
                     # By its id nobody sends to a new topic without having learned of it; but who waits for a new epoch,
                     # because one before it was refused for good, is passed by one in doubt, which keeps its numbers.
                     if forgetting.is_topic_new and handed is not None and handed.version >= _BY_ID_FROM:
-                        passed &= self._out_of_order
+                        passed &= self._refused_by_numbers
                     forgetting.passed.update(passed)
                     if handed is not None and handed.ends and self._has_later_epoch(append):
                         forgetting.passed.update(identities(batch))  # nobody there knows any more that it is too late
@@ -317,9 +317,9 @@ class Ledger(Witness):
                 yield record
 
     @property
-    def _out_of_order(self) -> set[bytes]:
-        """Those of which a broker said that some before them are missing."""
-        return {record for handed in self.handed for taken in handed.taken if taken.code == _OUT_OF_ORDER
+    def _refused_by_numbers(self) -> set[bytes]:
+        """Those of which a broker said that some before them are missing, or that their epoch is none: they wait."""
+        return {record for handed in self.handed for taken in handed.taken if taken.code in _REFUSED_BY_NUMBERS
                 for record in identities(taken.batch)}
 
     def _sent_before(self, append: Append) -> Iterator[bytes]:

@@ -38,6 +38,7 @@ from tests.simulation.schedule import Scheduler
 _SIZE = struct.Struct(">i")
 _SPOKEN = {b"\x15\x03\x03\x00": "TLS", b"HTTP": "HTTP", b"SSH-": "SSH"}
 _PRODUCE = b"\0\0"
+_API_VERSIONS = b"\0\x12"
 _MOST = 2**31 - 1
 _LOOKS_EVERY = 3  # requests, at what producers hold of their memory
 _READABLE, _WRITABLE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -288,6 +289,7 @@ class Connection:
         self._written = bytearray()
         self._answered_bytes = 0
         self.is_garbled = False  # an answer made no sense
+        self._is_read_on = True  # what is answered behind it
         self.stranger: bytes | None = None  # what it says that is no broker
 
     @property
@@ -432,12 +434,14 @@ class Connection:
         framed.handed = handed
         return framed
 
-    def garble(self, answer: bytes, chance: random.Random) -> bytes:
+    def garble(self, frame: bytes, answer: bytes, chance: random.Random) -> bytes:
         """Return an answer that makes no sense: of another request, or cut short.
 
-        What was answered is not read from it.
+        What was answered is not read from it, and nobody reads on behind it, but for who asks for versions: that is
+        done once more, in the form that every broker knows.
         """
         self.is_garbled = True
+        self._is_read_on = frame[:2] == _API_VERSIONS
         kind = chance.random()
         payload = answer[_SIZE.size:]
         if kind < 0.5:
@@ -455,7 +459,7 @@ class Connection:
             return
         scheduler = self._scheduler
         self._answered_bytes += len(data)
-        if isinstance(data, Frame) and data.handed is not None and not self.is_garbled:  # nobody reads on behind that
+        if isinstance(data, Frame) and data.handed is not None and self._is_read_on:
             self._unread.append((self._answered_bytes, data.handed))
         self._answers_ms = max(self._answers_ms, scheduler.now_ms + delay_ms + self._latency_ms())
         start = 0
