@@ -1,4 +1,4 @@
-"""One function per client: connect, start the stopwatch, send the workload, stop it when every record is answered.
+"""One function per client: connect, rehearse, start the stopwatch, send the workload, stop it when all is answered.
 
 Each imports its client itself, so that a process holds and pays for one client only. Settings are those of the
 workload under each client's own names; what is not named there is the client's default. Out of the box, `tuning` names
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from benchmarks.stopwatch import Stopwatch
 from benchmarks.workload import Workload
+
+Pairs = Iterable[tuple[bytes | None, bytes]]
 
 
 class Answers:
@@ -23,11 +25,31 @@ class Answers:
         self.stored_count = 0
         self.failures: list[object] = []
 
-    def ensure_all(self, workload: Workload) -> None:
-        """Refuse a run that lost something: its rate would mean nothing."""
-        if self.failures or self.stored_count != workload.record_count:
-            raise RuntimeError(f"{self.stored_count} of {workload.record_count} records were stored; "
+    def take(self, count: int) -> None:
+        """Refuse a run that lost something, its rate would mean nothing; then count anew."""
+        if self.failures or self.stored_count != count:
+            raise RuntimeError(f"{self.stored_count} of {count} records were stored; "
                                f"{len(self.failures)} failures, the first: {self.failures[:1]}")
+        self.stored_count = 0
+
+
+def perform(workload: Workload, send_all: Callable[[Pairs], None], answers: Answers, stopwatch: Stopwatch) -> None:
+    """Rehearse, then measure.
+
+    Args:
+        workload: Tells how long to rehearse and how many records are measured.
+        send_all: Sends so many records, and returns when all are answered.
+        answers: Those.
+        stopwatch: Runs while the workload is sent.
+    """
+    for some in workload.rehearsals():
+        send_all(some)
+        answers.take(len(some))
+    records = workload.records()
+    stopwatch.start()
+    send_all(records)
+    stopwatch.stop()
+    answers.take(workload.record_count)
 
 
 def tuning(workload: Workload, settings: dict[str, Any]) -> dict[str, Any]:
@@ -62,21 +84,18 @@ def run_pyproducer(bootstrap_servers: str, topic: str, workload: Workload, stopw
                                               "ssl.truststore.location": workload.trusted_file}),
                         **tuning(workload, {"linger.ms": workload.linger_ms, "batch.size": workload.batch_size_bytes,
                                             "compression.type": workload.compression})}) as producer:
-        send = producer.send
-        for key, value in workload.first_records():
-            send(topic, value, key=key)
-        producer.flush(30)
-        records, headers = workload.records(), workload.headers()
-        stopwatch.start()
-        if headers:
-            for key, value in records:
-                send(topic, value, key=key, headers=headers, on_completion=on_completion)
-        else:
-            for key, value in records:
-                send(topic, value, key=key, on_completion=on_completion)
-        producer.flush()
-        stopwatch.stop()
-        answers.ensure_all(workload)
+        send, headers = producer.send, workload.headers()
+
+        def send_all(records: Pairs) -> None:
+            if headers:
+                for key, value in records:
+                    send(topic, value, key=key, headers=headers, on_completion=on_completion)
+            else:
+                for key, value in records:
+                    send(topic, value, key=key, on_completion=on_completion)
+            producer.flush()
+
+        perform(workload, send_all, answers, stopwatch)
 
 
 def run_pyproducer_python(bootstrap_servers: str, topic: str, workload: Workload, stopwatch: Stopwatch) -> None:
@@ -106,23 +125,21 @@ def run_confluent_kafka(bootstrap_servers: str, topic: str, workload: Workload, 
                                              "compression.type": workload.compression,
                                              "partitioner": "murmur2_random"})})
     produce, poll = producer.produce, producer.poll
-    for key, value in workload.first_records():
-        produce(topic, value, key)
-    producer.flush(30)
-    records, named = workload.records(), dict[str, Any]({"headers": workload.headers()} if workload.has_header else {})
-    stopwatch.start()
-    for number, (key, value) in enumerate(records):
-        while True:
-            try:
-                produce(topic, value, key, on_delivery=on_delivery, **named)
-                break
-            except BufferError:
-                poll(0.01)
-        if number % 100 == 0:  # polling for each record would cost it a third of its rate
-            poll(0)
-    producer.flush(120)
-    stopwatch.stop()
-    answers.ensure_all(workload)
+    named: dict[str, Any] = {"headers": workload.headers()} if workload.has_header else {}
+
+    def send_all(records: Pairs) -> None:
+        for number, (key, value) in enumerate(records):
+            while True:
+                try:
+                    produce(topic, value, key, on_delivery=on_delivery, **named)
+                    break
+                except BufferError:
+                    poll(0.01)
+            if number % 100 == 0:  # polling for each record would cost it a third of its rate
+                poll(0)
+        producer.flush(120)
+
+    perform(workload, send_all, answers, stopwatch)
 
 
 def run_kafka_python(bootstrap_servers: str, topic: str, workload: Workload, stopwatch: Stopwatch) -> None:
@@ -140,19 +157,16 @@ def run_kafka_python(bootstrap_servers: str, topic: str, workload: Workload, sto
                                                  "batch_size": workload.batch_size_bytes,
                                                  "compression_type": codec_or_none(workload)}))
     try:
-        send = producer.send
-        for key, value in workload.first_records():
-            send(topic, value, key)
-        producer.flush(30)
-        records, headers = workload.records(), workload.headers()
-        stopwatch.start()
-        for key, value in records:
-            future = send(topic, value, key, headers)
-            future.add_callback(on_success)
-            future.add_errback(answers.failures.append)
-        producer.flush(120)
-        stopwatch.stop()
-        answers.ensure_all(workload)
+        send, headers = producer.send, workload.headers()
+
+        def send_all(records: Pairs) -> None:
+            for key, value in records:
+                future = send(topic, value, key, headers)
+                future.add_callback(on_success)
+                future.add_errback(answers.failures.append)
+            producer.flush(120)
+
+        perform(workload, send_all, answers, stopwatch)
     finally:
         producer.close(30)
 
@@ -182,18 +196,22 @@ async def _run_aiokafka(bootstrap_servers: str, topic: str, workload: Workload, 
                                                     "compression_type": codec_or_none(workload)}))
     await producer.start()
     try:
-        send = producer.send
-        for key, value in workload.first_records():
-            await send(topic, value, key)
-        await producer.flush()
-        records, headers = workload.records(), workload.headers()
+        send, headers = producer.send, workload.headers()
+
+        async def send_all(records: Pairs) -> None:
+            for key, value in records:
+                (await send(topic, value, key, headers=headers)).add_done_callback(on_done)
+            await producer.flush()
+            await asyncio.sleep(0)  # callbacks of the last futures are run by the loop after flush
+
+        for some in workload.rehearsals():
+            await send_all(some)
+            answers.take(len(some))
+        records = workload.records()
         stopwatch.start()
-        for key, value in records:
-            (await send(topic, value, key, headers=headers)).add_done_callback(on_done)
-        await producer.flush()
-        await asyncio.sleep(0)  # callbacks of the last futures are run by the loop after flush
+        await send_all(records)
         stopwatch.stop()
-        answers.ensure_all(workload)
+        answers.take(workload.record_count)
     finally:
         await producer.stop()
 

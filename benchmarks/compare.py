@@ -4,7 +4,8 @@
 
 Clients take turns, round after round, each time in a new process and on a new topic; a figure is the median of the
 rounds, a ratio the median of the ratios within each round. The first round warms the broker's JVM and is not counted.
-The Java producer warms up its own JVM before it is measured, and its CPU is that of the measured part.
+Every client sends for five seconds before it is measured (--warm-up-s): a new topic's first records are dear to the
+broker, and Java's code is compiled meanwhile. Its CPU is that of the measured part, as everybody's.
 
 Where the compiled twin of pyproducer is installed, its Python text runs too, as `pyproducer-python`. Needs Java and
 Maven; without Go, franz-go is left out. Broker and client share the machine, so compare columns, not machines.
@@ -45,7 +46,7 @@ def main() -> None:
     parser.add_argument("--delay-ms", type=float, default=0, help="added to each round trip")
     parser.add_argument("--tls", action="store_true", help="over TLS; the clients in Python only, and not with a delay")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--warm-up-s", type=float, default=Workload.warm_up_s, help="of the Java producer's own JVM")
+    parser.add_argument("--warm-up-s", type=float, default=Workload.warm_up_s, help="of every client, unmeasured")
     parser.add_argument("--clients", nargs="+", choices=ALL_CLIENTS, default=ALL_CLIENTS)
     parser.add_argument("--keep", action="store_true", help="also write table and chart to benchmarks/results")
     arguments = parser.parse_args()

@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--warm-up-s", type=float, default=Workload.warm_up_s,
-                        help=f"of the Java producer's own JVM; {WARM_UP_FACTOR} times as long beside busy processes")
+                        help=f"of every client, unmeasured; {WARM_UP_FACTOR} times as long beside busy processes")
     parser.add_argument("--clients", nargs="+", choices=ALL_LATENCY_CLIENTS, default=ALL_LATENCY_CLIENTS)
     parser.add_argument("--keep", action="store_true", help="also write tables and chart to benchmarks/results")
     options = parser.parse_args()

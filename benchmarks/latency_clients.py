@@ -1,6 +1,7 @@
 """One caller that waits for each record: what its send and the acknowledgement take, for every Python client.
 
-linger is 0 everywhere, acks=all, idempotent; the rest is each client's default. A busy second thread, when asked for,
+linger is 0 everywhere, acks=all, idempotent; the rest is each client's default. Every client waits for its first
+records unmeasured, for as long as the workload's warm-up lasts. A busy second thread, when asked for,
 runs Python without a pause, as a web server's other requests do: it competes for the interpreter with the caller and
 with whatever threads of the client need the interpreter.
 """
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from benchmarks.busy import busy_thread
-from benchmarks.workload import Workload
+from benchmarks.workload import FIRST_COUNT, Workload
 
 ANSWER_TIMEOUT_S = 60
 
@@ -80,8 +81,9 @@ def waits_of(name: str, bootstrap_servers: str, topic: str, workload: Workload, 
     if name == AIOKAFKA:
         return asyncio.run(_waits_of_aiokafka(bootstrap_servers, topic, workload, busy))
     with CALLERS[name](bootstrap_servers, topic) as send_and_wait:
-        for key, value in workload.first_records():
-            send_and_wait(key, value)
+        for records in workload.rehearsals(FIRST_COUNT):
+            for key, value in records:
+                send_and_wait(key, value)
         waits = []
         with busy_thread(busy):
             for key, value in workload.records():
@@ -98,8 +100,9 @@ async def _waits_of_aiokafka(bootstrap_servers: str, topic: str, workload: Workl
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap_servers, acks="all", enable_idempotence=True, linger_ms=0)
     await producer.start()
     try:
-        for key, value in workload.first_records():
-            await producer.send_and_wait(topic, value, key)
+        for records in workload.rehearsals(FIRST_COUNT):
+            for key, value in records:
+                await producer.send_and_wait(topic, value, key)
         waits = []
         with busy_thread(busy):
             for key, value in workload.records():

@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--cross", action="store_true", help="every combination of sizes, codecs, keys and partitions")
     parser.add_argument("--bytes-per-run", type=int, default=BYTES_PER_RUN, help="of values; slow clients send fewer")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warm-up-s", type=float, default=Workload.warm_up_s, help="of the Java producer's own JVM")
+    parser.add_argument("--warm-up-s", type=float, default=Workload.warm_up_s, help="of every client, unmeasured")
     parser.add_argument("--clients", nargs="+", choices=ALL_CLIENTS, default=ALL_CLIENTS)
     parser.add_argument("--keep", action="store_true", help="also write tables and charts to benchmarks/results")
     arguments = parser.parse_args()

@@ -79,15 +79,24 @@ def present(names: Sequence[str]) -> list[str]:
     return able
 
 
-def run_client(name: str, server: KafkaServer, partitions: int, workload: Workload) -> Measurement:
-    """Run one client once, on a topic of its own that is removed afterwards; a slow client sends fewer records."""
+def run_client(name: str, server: KafkaServer, partitions: int, workload: Workload, root: Path = ROOT) -> Measurement:
+    """Run one client once, on a topic of its own that is removed afterwards; a slow client sends fewer records.
+
+    Args:
+        name: Which.
+        server: The broker.
+        partitions: Of the topic.
+        workload: What is sent.
+        root: The checkout that it is run from.
+    """
     fewer = dataclasses.replace(workload, record_count=max(1, workload.record_count // SLOW.get(name, 1)))
-    return Measurement.from_json(_run("rate", name, server, partitions, fewer))
+    return Measurement.from_json(_run("rate", name, server, partitions, fewer, root))
 
 
-def run_latency(name: str, server: KafkaServer, partitions: int, workload: Workload, *, busy: bool) -> Latency:
-    """Let one client wait for each of its records, on a topic of its own."""
-    return Latency.from_json(_run("busy-latency" if busy else "latency", name, server, partitions, workload))
+def run_latency(name: str, server: KafkaServer, partitions: int, workload: Workload, *, busy: bool,
+                root: Path = ROOT) -> Latency:
+    """Let one client wait for each of its records, on a topic of its own; see run_client."""
+    return Latency.from_json(_run("busy-latency" if busy else "latency", name, server, partitions, workload, root))
 
 
 def run_transactions(name: str, server: KafkaServer, partitions: int, workload: Workload) -> TransactionRun:
@@ -133,18 +142,18 @@ def _rotated(names: Sequence[str], number: int) -> list[str]:
     return [*names[start:], *names[:start]]
 
 
-def _run(mode: str, name: str, server: KafkaServer, partitions: int, workload: Workload) -> str:
+def _run(mode: str, name: str, server: KafkaServer, partitions: int, workload: Workload, root: Path = ROOT) -> str:
     foreign = FOREIGN.get(name)
     command = foreign() if foreign else [sys.executable, "-m", "benchmarks.client_process", mode, name]
     servers = server.ssl_bootstrap_servers if workload.trusted_file else server.bootstrap_servers
     with fresh_topic(server, name, partitions) as topic:
         arguments = (foreign_arguments(mode, servers, topic, workload) if foreign
                      else [servers, topic, workload.to_json()])
-        return _last_line([*command, *arguments], ENVIRONMENT.get(name, {}))
+        return _last_line([*command, *arguments], ENVIRONMENT.get(name, {}), root)
 
 
-def _last_line(command: Sequence[str], environment: Mapping[str, str]) -> str:
-    answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=RUN_TIMEOUT_S, cwd=ROOT,
+def _last_line(command: Sequence[str], environment: Mapping[str, str], root: Path = ROOT) -> str:
+    answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=RUN_TIMEOUT_S, cwd=root,
                             env={**os.environ, **environment})
     return answer.stdout.splitlines()[-1]
 

@@ -6,6 +6,7 @@ without transactions, and flushes where the others commit: what it costs more to
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from typing import Any
 
 from benchmarks.clients import tuning
 from benchmarks.stopwatch import Stopwatch
-from benchmarks.workload import Workload
+from benchmarks.workload import MOST_REHEARSED, Workload
 
 Record = tuple["bytes | None", bytes]
 
@@ -22,6 +23,22 @@ def groups(workload: Workload) -> Iterator[list[Record]]:
     """Yield the records of each transaction; the lists are made before the time runs."""
     records = list(itertools.islice(itertools.cycle(workload.records()), workload.per_transaction))
     return itertools.repeat(records, workload.record_count // workload.per_transaction)
+
+
+def perform(workload: Workload, commit_all: Callable[[Iterator[list[Record]]], list[int]],
+            stopwatch: Stopwatch) -> list[int]:
+    """Rehearse for as long as the workload's warm-up lasts, once at least, then measure; return the commits' times."""
+    end = time.perf_counter() + workload.warm_up_s
+    rehearsed = dataclasses.replace(
+        workload, record_count=max(workload.per_transaction, min(workload.record_count, MOST_REHEARSED)))
+    commit_all(groups(rehearsed))
+    while time.perf_counter() < end:
+        commit_all(groups(rehearsed))
+    todo = groups(workload)
+    stopwatch.start()
+    commits_ns = commit_all(todo)
+    stopwatch.stop()
+    return commits_ns
 
 
 def _pyproducer(bootstrap_servers: str, topic: str, workload: Workload, stopwatch: Stopwatch, *,
@@ -33,28 +50,25 @@ def _pyproducer(bootstrap_servers: str, topic: str, workload: Workload, stopwatc
         "compression.type": workload.compression})}
     if is_transactional:
         settings["transactional.id"] = topic
-    commits_ns: list[int] = []
     with KafkaProducer(settings) as producer:
         send = producer.send
         begin: Callable[[], Any] = producer.begin_transaction if is_transactional else int
         commit: Callable[[], Any] = producer.commit_transaction if is_transactional else producer.flush
         if is_transactional:
             producer.init_transactions()
-        begin()
-        for key, value in workload.first_records():
-            send(topic, value, key=key)
-        commit()
-        todo = groups(workload)
-        stopwatch.start()
-        for records in todo:
-            begin()
-            for key, value in records:
-                send(topic, value, key=key)
-            started = time.perf_counter_ns()
-            commit()
-            commits_ns.append(time.perf_counter_ns() - started)
-        stopwatch.stop()
-    return commits_ns
+
+        def commit_all(todo: Iterator[list[Record]]) -> list[int]:
+            commits_ns: list[int] = []
+            for records in todo:
+                begin()
+                for key, value in records:
+                    send(topic, value, key=key)
+                started = time.perf_counter_ns()
+                commit()
+                commits_ns.append(time.perf_counter_ns() - started)
+            return commits_ns
+
+        return perform(workload, commit_all, stopwatch)
 
 
 def run_pyproducer(bootstrap_servers: str, topic: str, workload: Workload, stopwatch: Stopwatch) -> list[int]:
@@ -76,29 +90,26 @@ def run_confluent_kafka(bootstrap_servers: str, topic: str, workload: Workload, 
         "compression.type": workload.compression, "partitioner": "murmur2_random"})})
     produce, poll = producer.produce, producer.poll
     producer.init_transactions(60)
-    producer.begin_transaction()
-    for key, value in workload.first_records():
-        produce(topic, value, key)
-    producer.commit_transaction(60)
-    todo = groups(workload)
-    commits_ns: list[int] = []
-    stopwatch.start()
-    for records in todo:
-        producer.begin_transaction()
-        for number, (key, value) in enumerate(records):
-            while True:
-                try:
-                    produce(topic, value, key)
-                    break
-                except BufferError:
-                    poll(0.01)
-            if number % 100 == 0:
-                poll(0)
-        started = time.perf_counter_ns()
-        producer.commit_transaction(60)
-        commits_ns.append(time.perf_counter_ns() - started)
-    stopwatch.stop()
-    return commits_ns
+
+    def commit_all(todo: Iterator[list[Record]]) -> list[int]:
+        commits_ns: list[int] = []
+        for records in todo:
+            producer.begin_transaction()
+            for number, (key, value) in enumerate(records):
+                while True:
+                    try:
+                        produce(topic, value, key)
+                        break
+                    except BufferError:
+                        poll(0.01)
+                if number % 100 == 0:
+                    poll(0)
+            started = time.perf_counter_ns()
+            producer.commit_transaction(60)
+            commits_ns.append(time.perf_counter_ns() - started)
+        return commits_ns
+
+    return perform(workload, commit_all, stopwatch)
 
 
 TRANSACTION_CLIENTS: dict[str, Callable[[str, str, Workload, Stopwatch], list[int]]] = {

@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--value-size", type=int, default=Workload.value_size_bytes, help="bytes")
     parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--warm-up-s", type=float, default=Workload.warm_up_s, help="of the Java producer's own JVM")
+    parser.add_argument("--warm-up-s", type=float, default=Workload.warm_up_s, help="of every client, unmeasured")
     parser.add_argument("--clients", nargs="+", choices=CLIENTS, default=CLIENTS)
     parser.add_argument("--keep", action="store_true", help="also write the tables to benchmarks/results")
     arguments = parser.parse_args()

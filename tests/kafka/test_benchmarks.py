@@ -21,6 +21,7 @@ from benchmarks.charts import draw_bars
 from benchmarks.clients import CLIENTS, SLOW
 from benchmarks.event_loop import MEASURES
 from benchmarks.foreign_clients import FOREIGN
+from benchmarks.gate import INCONCLUSIVE, PASS, RATES, REGRESSION, WAITS, Round, judge, overall
 from benchmarks.latency_clients import CALLERS
 from benchmarks.loop_process import LOOP_CLIENTS
 from benchmarks.matrix import AXES, every_combination, rows_of
@@ -65,7 +66,7 @@ def test_client_out_of_the_box_without_keys_stores_the_workload(kafka: KafkaServ
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "pyproducer" else pytest.mark.soak)
                                   for name in CLIENTS])
 def test_client_over_tls_stores_the_workload(kafka: KafkaServer, certificates: Certificates, name: str) -> None:
-    workload = Workload(record_count=2000, trusted_file=str(certificates.ca))
+    workload = Workload(record_count=2000, warm_up_s=0, trusted_file=str(certificates.ca))
     assert "TLS" in workload.describe()
     assert workload.slug().endswith("-tls")
     assert run_client(name, kafka, 3, workload).seconds > 0
@@ -82,7 +83,7 @@ def test_waiting_caller_gets_percentiles_in_order(kafka: KafkaServer, name: str)
 
 @pytest.mark.soak
 def test_waiting_caller_beside_a_busy_thread_is_measured(kafka: KafkaServer) -> None:
-    workload = Workload(record_count=20, linger_ms=0)
+    workload = Workload(record_count=20, linger_ms=0, warm_up_s=0)
     assert run_latency("pyproducer", kafka, 3, workload, busy=True).p50_us > 0
 
 
@@ -258,6 +259,39 @@ def test_latency_measures_the_tables_it_is_asked_for_and_keeps_them_apart(
     text = (tmp_path / "latency-processes-sleeper.txt").read_text()
     assert 0 < text.index("one caller beside 2 busy processes: ") < text.index("a thread that sleeps 1 ms beside one ")
     assert not (tmp_path / "latency.txt").exists()
+
+
+def rounds_of(*rates: tuple[float, float, float], by_others: float = 0.0) -> list[Round]:
+    """What a gate measured: records a second of base, candidate and base again."""
+    return [Round(*(Measurement("pyproducer", 1000, 1000 / rate, 1000 / rate, 2**20) for rate in one), by_others)
+            for one in rates]
+
+
+@pytest.mark.parametrize(("rounds", "verdicts"), [
+    (rounds_of((100, 100, 101), (103, 100, 99), (100, 102, 100)), (PASS, PASS, PASS)),
+    (rounds_of((100, 120, 101), (103, 120, 99), (100, 122, 100)), (PASS, PASS, PASS)),
+    (rounds_of((100, 90, 101), (103, 90, 99), (100, 91, 100)), (REGRESSION, REGRESSION, PASS)),
+    # Worse, but not beyond what the base differs from itself.
+    (rounds_of((100, 104, 130), (130, 104, 100), (100, 90, 100)), (INCONCLUSIVE, INCONCLUSIVE, PASS)),
+    # The machine slows down.
+    (rounds_of((100, 95, 90), (100, 95, 90), (90, 85, 80)), (INCONCLUSIVE, INCONCLUSIVE, PASS)),
+    # Others work, too: CPU and memory are judged all the same.
+    (rounds_of((100, 90, 101), (103, 90, 99), (100, 91, 100), by_others=0.3), (INCONCLUSIVE, REGRESSION, PASS)),
+])
+def test_gate_judges_the_candidate_by_the_base_and_the_base_by_itself(
+        rounds: list[Round], verdicts: tuple[str, ...]) -> None:
+    assert tuple(judge(figure, rounds).verdict for figure in RATES) == verdicts
+
+
+def test_gate_takes_longer_waits_for_worse_and_the_worst_verdict_for_all() -> None:
+    def waited(p50_us: float) -> Latency:
+        return Latency("pyproducer", 10, p50_us, 10 * p50_us, 20 * p50_us)
+
+    found = [judge(figure, [Round(waited(100), waited(110), waited(101), 0.0)]) for figure in WAITS]
+    assert [(round(one.ratio, 3), one.verdict) for one in found] == [(1.095, REGRESSION), (1.095, PASS)]
+    assert overall([PASS, PASS]) == PASS
+    assert overall([PASS, INCONCLUSIVE]) == INCONCLUSIVE
+    assert overall([INCONCLUSIVE, REGRESSION, PASS]) == REGRESSION
 
 
 def test_report_of_two_rounds_gives_medians_and_ratios_within_a_round() -> None:

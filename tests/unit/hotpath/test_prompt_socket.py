@@ -161,3 +161,56 @@ def test_calls_when_another_thread_waits_for_the_interpreter_then_it_does_not_ge
         is_over = True
         thread.join()
     assert 0 in turns_of_others
+
+
+def test_sendmsg_when_the_peer_reads_then_a_long_write_is_whole_without_the_interpreter(pair: SocketPair) -> None:
+    """Through the selector it went out in many pieces, each of which cost 5 ms beside a caller that computes."""
+    near, far = pair
+    chunks = [bytes([number]) * 40_000 for number in range(100)]
+    received = bytearray()
+
+    def read() -> None:
+        while len(received) < 4_000_000:
+            received.extend(far.recv(65_536))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    prompt = hotpath.PromptSocket(near)
+    sent = calls = 0
+    try:
+        while sent < 4_000_000:
+            calls += 1
+            try:
+                sent += prompt.sendmsg([memoryview(b"".join(chunks))[sent:]] if sent else chunks)
+            except BlockingIOError:
+                time.sleep(0.001)  # the reader had no processor
+    finally:
+        far.close() if sent < 4_000_000 else reader.join()
+    assert bytes(received) == b"".join(chunks)
+    assert calls < 18, "a socket has room for 200 KB"
+
+
+def test_sendmsg_when_the_peer_reads_no_more_in_a_long_write_then_what_it_took_and_then_blocking_error(
+        pair: SocketPair) -> None:
+    near, far = pair
+    prompt = hotpath.PromptSocket(near)
+    data = bytearray(range(256)) * 4000
+    sent = prompt.sendmsg([data[:1000], data[1000:]])
+    assert 1000 < sent < len(data)
+    for rest in (data[sent:], data[sent:sent + 10]):
+        with pytest.raises(BlockingIOError):
+            prompt.sendmsg([rest])
+    data.append(1)  # it is not exported any more
+    received = b""
+    while len(received) < sent:
+        received += far.recv(65_536)
+    assert received == data[:sent]
+
+
+def test_sendmsg_when_the_peer_goes_in_a_long_write_then_broken_pipe(pair: SocketPair) -> None:
+    near, far = pair
+    prompt = hotpath.PromptSocket(near)
+    assert prompt.sendmsg([b"x" * 1_000_000]) < 1_000_000
+    far.close()
+    with pytest.raises((BrokenPipeError, ConnectionResetError)):
+        prompt.sendmsg([b"x" * 1_000_000])
