@@ -181,6 +181,7 @@ bench: $(VENV)/.all
 	$(BIN)/python -m benchmarks.event_loop --keep
 	$(BIN)/python -m benchmarks.memory --keep
 	$(BIN)/python -m benchmarks.startup --keep
+	$(BIN)/python -m benchmarks.cost_model --keep
 	$(BIN)/python -m benchmarks.matrix --keep
 
 $(VENV)/.core: $(VENV)/.made $(LISTS)

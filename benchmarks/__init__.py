@@ -4,6 +4,7 @@ compare         one workload, pyproducer beside other producers on one real brok
 matrix          the same over value sizes, codecs, keys, partitions, defaults and distances
 latency         a caller that waits for each record, also beside what computes, and how late a thread wakes up beside it
 event_loop      the producer of an event loop beside aiokafka's, and a web app whose Kafka goes away
+cost_model      what a record, a batch, a request and a KiB cost in CPU, and how well that explains many workloads
 gate            this working tree beside a commit: PASS, REGRESSION or INCONCLUSIVE (not in make bench)
 transactions    transactions of several sizes beside confluent-kafka's and Java's, and ids bound one after another
 memory          resident size while the broker is too slow
