@@ -270,7 +270,10 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             DeliveryFailedError: Records failed, see KafkaProducer.flush.
             KafkaTimeoutError: The timeout passed first (phase "flush"). Unknown: the records are still on their way.
         """
-        await self._on_thread(partial(self._producer.flush, timeout, raise_on_error=raise_on_error), binds=False)
+        producer = self._producer
+        # Raised here: a task that is cancelled meanwhile was told nothing, and the next flush() or close() tells it.
+        producer._raise_flushed(*await self._on_thread(
+            partial(producer._flushed, timeout, raise_on_error=raise_on_error), binds=False))
 
     async def init_transactions(self, transactional_id: str | None = None) -> None:
         """Get a producer id and an epoch for the transactional id; see KafkaProducer.init_transactions."""
@@ -336,9 +339,10 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         Raises:
             DeliveryFailedError: See KafkaProducer.close.
         """
-        if self._producer._runtime.life.is_forked:
-            return self._producer.close(timeout)
-        return await self._on_thread(partial(self._producer.close, timeout), binds=False)
+        producer = self._producer
+        if producer._runtime.life.is_forked:
+            return producer.close(timeout)
+        return producer._raise_ended(await self._on_thread(partial(producer._end, timeout), binds=False))
 
     def metrics(self) -> ProducerMetrics:
         """Return the numbers of this producer under Java's names; see KafkaProducer.metrics."""

@@ -295,15 +295,23 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             ForkedProducerError: The producer was made before this process was forked.
             ProducerDeadError: The producer's thread ended by an error: records failed, as their futures tell.
         """
+        self._raise_flushed(*self._flushed(timeout, raise_on_error=raise_on_error))
+
+    def _flushed(self, timeout: float | None, *, raise_on_error: bool) -> tuple[KafkaError | None, Telling]:
+        """Do as flush(), but return what it raises, which is not told by that."""
         runtime = self._present()
         life = runtime.life
         deadline_ms = life.begin_wait("flush()", timeout)
         began_ms = runtime.clock.now_ms()
         try:
-            error, telling = life.run("flush()", self._flush, runtime, timeout, deadline_ms, raise_on_error)
+            return life.run("flush()", self._flush, runtime, timeout, deadline_ms, raise_on_error)
         finally:
             runtime.registry.add_flush(runtime.clock.now_ms() - began_ms)
+
+    def _raise_flushed(self, error: KafkaError | None, telling: Telling) -> None:
+        """Raise what `_flushed` returned: from here on it is told."""
         if error is not None:
+            life = self._runtime.life
             life.run("flush()", life.tally.on_told, telling)
             del telling
             try:
@@ -588,6 +596,10 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             TypeError: The timeout is not a number. Nothing was closed.
             ValueError: The timeout is negative or NaN. Nothing was closed.
         """
+        return self._raise_ended(self._end(timeout))
+
+    def _end(self, timeout: float | None) -> DeliverySummary | None:
+        """Do as close(), but tell nobody what failed; return the summary where nothing is told, for nobody waited."""
         longest = checked_timeout(timeout)
         if timeout is not None and timeout < 0:
             raise ValueError(f"timeout {timeout} is negative: close() waits 0 seconds or more, None until all is done")
@@ -599,15 +611,20 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         if life.is_forked:
             life.close_in_child(by)
             # Written first, then looked at; _rebuild does it the other way round, so one of them sees.
-            return DeliverySummary() if self._runtime.life is life else self.close(timeout)
+            return DeliverySummary() if self._runtime.life is life else self._end(timeout)
         is_nested = life.is_inside_call  # also where that call takes a turn of the sender
         if life.is_on_sender_thread or is_nested:
             where = ("a callback" if not is_nested
                      else "a signal's handler, or a finalizer, during another call of the same thread")
             runtime.begin_close(f"close() was called in {where}", longest)
             return tally.summary()
-        if not life.run("close()", _close_here, runtime, by, longest):
-            return self.close(timeout)
+        return None if life.run("close()", _close_here, runtime, by, longest) else self._end(timeout)
+
+    def _raise_ended(self, summary: DeliverySummary | None) -> DeliverySummary:
+        """Return the summary, or raise, behind `_end`, which returned this."""
+        if summary is not None:
+            return summary
+        life, tally = self._runtime.life, self._runtime.life.tally
         failed = life.run("close()", tally.tell_unseen) if tally.raises else None
         if failed is not None:
             try:

@@ -26,13 +26,11 @@ class PendingCall:
         binds: The transactional id that init_transactions() asks for.
         gives_up: The prepare_transaction() in whose place an abort came.
         is_ended: Whether the transaction is ended, so that nothing that comes later can make the call fail.
-        is_set: Whether the outcome is known; written last.
-        is_told: Whether the call returned, or raised, with it. Until then it is the only one that may be repeated.
-        error: Why it failed, or None.
-        value: What it returns.
+        is_told: Whether the call returned, or raised, with its outcome. Until then it is the only one that may be
+            repeated.
     """
 
-    __slots__ = ("_waiters", "binds", "call", "error", "gives_up", "is_ended", "is_set", "is_told", "value")
+    __slots__ = ("_outcomes", "_waiters", "binds", "call", "gives_up", "is_ended", "is_told")
 
     def __init__(self, call: str, make_cell: Callable[[], Cell], binds: str = "",
                  gives_up: PendingCall | None = None) -> None:
@@ -40,18 +38,30 @@ class PendingCall:
         self.binds: str = binds
         self.gives_up: PendingCall | None = gives_up
         self.is_ended: bool = False
-        self.is_set: bool = False
         self.is_told: bool = False
-        self.error: KafkaError | None = None
-        self.value: Any = None
+        # The first one counts: two threads may settle at once, and none gets a part of the other's.
+        self._outcomes: list[tuple[KafkaError | None, Any]] = []
         self._waiters = Waiters(make_cell)
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the outcome is known."""
+        return bool(self._outcomes)
+
+    @property
+    def error(self) -> KafkaError | None:
+        """Why it failed, or None."""
+        return self._outcomes[0][0] if self._outcomes else None
+
+    @property
+    def value(self) -> Any:
+        """What it returns."""
+        return self._outcomes[0][1] if self._outcomes else None
 
     def settle(self, error: KafkaError | None = None, value: Any = None) -> None:
         """Tell how it ended; the first time counts. Thread: the sender's, or a caller's whose record failed."""
-        if not self.is_set:
-            self.error = error
-            self.value = value
-            self.is_set = True
+        if not self._outcomes:
+            self._outcomes.append((error, value))
         self._waiters.ring()
 
     def wait(self, sleep: Callable[[Cell], bool]) -> bool:

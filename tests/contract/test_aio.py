@@ -28,6 +28,7 @@ from pyproducer import (
     RecordMetadata,
     RecordRejectedError,
     SerializationError,
+    aio,
 )
 from pyproducer.aio import AsyncKafkaProducer
 from tests.contract.clusters import Can, Cluster
@@ -883,3 +884,32 @@ def test_constructor_when_it_is_called_as_another_clients_then_the_error_says_ho
         positional: tuple[Any, ...], named: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=r"AsyncKafkaProducer\(\{'bootstrap.servers': "):
         AsyncKafkaProducer(*positional, **named)
+
+
+@pytest.mark.parametrize("call", ["flush", "close"])
+def test_cancel_when_a_flush_or_close_has_something_to_raise_then_the_next_one_raises_it(
+        topic: str, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """Its thread had told nobody, and counted as having told."""
+    threads: list[Callable[[], None]] = []
+
+    async def main() -> None:
+        producer = connect(proxy, {"pyproducer.on.unretrieved": "raise"})
+        await producer.partitions_for(topic)
+        proxy.on("Produce").error(ErrorCode.INVALID_RECORD)
+        producer.send_nowait(topic, b"v", partition=0)
+        await until(lambda: producer.metrics()["record-error-total"])
+        with monkeypatch.context() as patch:
+            patch.setattr(aio, "start_daemon", lambda run, _name: threads.append(run))
+            task = asyncio.ensure_future(producer.flush(raise_on_error=True) if call == "flush" else producer.close())
+            await asyncio.sleep(0)
+            (thread,) = threads
+            task.cancel()
+            await asyncio.to_thread(thread)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        with pytest.raises(DeliveryFailedError) as raised:
+            await (producer.flush(raise_on_error=True) if call == "flush" else producer.close())
+        assert raised.value.failed["rejected"] == 1
+        assert (await producer.close()).failed["rejected"] == 1
+
+    run(main())

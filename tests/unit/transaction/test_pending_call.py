@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from types import FrameType
 from typing import Any
 
+from pyproducer.common.errors import KafkaError
 from pyproducer.transaction.pending_call import PendingCall
 
 
@@ -31,3 +34,32 @@ def test_wait_when_the_outcome_comes_between_the_look_and_the_line_then_nobody_s
     call._waiters = Settling()  # type: ignore[assignment]
     assert call.wait(sleep)
     assert (slept, call.value, call.error) == ([], 7, None)
+
+
+def test_settle_when_another_thread_does_so_at_any_line_then_one_of_both_counts_as_a_whole() -> None:
+    """prepare_transaction() returned None: the error of one, none, and the value of the other."""
+    error = KafkaError("the other one")
+    seen: set[tuple[str, object]] = set()
+    for line in range(20):
+        call = PendingCall("prepare_transaction()", threading.Lock)
+        left = line
+
+        def trace(frame: FrameType, event: str, _argument: object, call: PendingCall = call) -> Any:
+            nonlocal left
+            if frame.f_code is not PendingCall.settle.__code__:
+                return None
+            if event == "line":
+                left -= 1
+                if left == -1:
+                    sys.settrace(None)
+                    call.settle(error)  # as another thread, which the first one knows nothing of
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            call.settle(value=7)
+        finally:
+            sys.settrace(before)
+        seen.add((type(call.error).__name__, call.value))
+    assert seen == {("NoneType", 7), ("KafkaError", None)}
