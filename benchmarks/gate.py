@@ -7,14 +7,15 @@ the benchmarks of this working tree. A round runs base, candidate and base again
 of the machine shows: the two runs of the base differ. Per cell and figure the candidate is compared with the mean of
 the two, and the verdict is
 
-    REGRESSION    worse than the figure's tolerance in the median of the rounds, and worse than the two runs of the
-                  base were apart in three rounds of four
-    INCONCLUSIVE  the machine was not quiet: the base differed from itself by more than the tolerance in the median, or
-                  too few rounds counted; a round does while all other processes take less than a tenth of the machine
-    PASS          else
+    REGRESSION    worse than the mean by more than the figure's tolerance, in the median of the rounds, and worse than
+                  both runs of the base in three rounds of four
+    INCONCLUSIVE  worse by the tolerance, but not so often; or the base differed from itself by more than that in the
+                  median; or too few rounds counted: one does while all other processes take less than a tenth of the
+                  machine
+    PASS          else; also where the candidate is better than both runs of the base in three rounds of four
 
-CPU and memory are judged in every round; rate and waits only in rounds that count. Ends with 1 for a REGRESSION, and
-with 2 where nothing is worse and something INCONCLUSIVE. Needs Java and Maven.
+CPU and memory are judged in every round, rate and waits in those that count. The exit status is 0 for PASS, 3 for
+REGRESSION and 4 for INCONCLUSIVE; any other says that it did not run to its end. Needs Java, Maven and a C compiler.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ WARM_UP_S = 2.0
 MOST_BY_OTHERS = 0.1  # of all processors
 BYTES_PER_RUN = 150_000_000  # of values
 PASS, REGRESSION, INCONCLUSIVE = "PASS", "REGRESSION", "INCONCLUSIVE"
+EXIT_STATUS = {PASS: 0, REGRESSION: 3, INCONCLUSIVE: 4}
 
 
 class Figure(NamedTuple):
@@ -112,7 +114,7 @@ class Round(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """A figure of a cell: medians, ratios and the verdict."""
+    """A figure of a cell: medians, candidate / base, how far the base was from itself (1 or more), and the verdict."""
 
     base: float
     candidate: float
@@ -123,23 +125,27 @@ class Judgement(NamedTuple):
 
 
 def judge(figure: Figure, rounds: Sequence[Round]) -> Judgement:
-    """Compare one figure over the rounds of a cell; the ratio is candidate / base, the drift base again / base."""
+    """Compare one figure over the rounds of a cell."""
     counted = [one for one in rounds if not figure.needs_quiet or one.by_others < MOST_BY_OTHERS]
     used = counted or list(rounds)
-    bases = [(figure.of(one.base) + figure.of(one.base_again)) / 2 for one in used]
-    own = [figure.of(one.candidate) for one in used]
-    ratio = statistics.median(candidate / base for candidate, base in zip(own, bases, strict=True))
-    apart = [figure.of(one.base_again) / figure.of(one.base) for one in used]
-    drift = statistics.median(apart)
-    worse = 1 / ratio - 1 if figure.is_better_high else ratio - 1
-    beyond = sum(abs(candidate / base - 1) > abs(between - 1) / 2
-                 for candidate, base, between in zip(own, bases, apart, strict=True))
-    verdict = PASS
-    if len(counted) <= len(rounds) // 2 or abs(drift - 1) > figure.tolerance:
+    sides = [(figure.of(one.base), figure.of(one.candidate), figure.of(one.base_again)) for one in used]
+    means = [(base + again) / 2 for base, _, again in sides]
+    ratio = statistics.median(own / mean for (_, own, _), mean in zip(sides, means, strict=True))
+    drift = statistics.median(max(base, again) / min(base, again) for base, _, again in sides)
+    loss = 1 / ratio - 1 if figure.is_better_high else ratio - 1
+    above = sum(own > max(base, again) for base, own, again in sides)
+    below = sum(own < min(base, again) for base, own, again in sides)
+    worse, better = (below, above) if figure.is_better_high else (above, below)
+    if len(counted) <= len(rounds) // 2:
         verdict = INCONCLUSIVE
-    elif worse > figure.tolerance:
-        verdict = REGRESSION if 4 * beyond >= 3 * len(used) else INCONCLUSIVE
-    return Judgement(statistics.median(bases), statistics.median(own), ratio, drift, len(counted), verdict)
+    elif loss > figure.tolerance:
+        verdict = REGRESSION if 4 * worse >= 3 * len(used) else INCONCLUSIVE
+    elif drift - 1 > figure.tolerance and 4 * better < 3 * len(used):
+        verdict = INCONCLUSIVE
+    else:
+        verdict = PASS
+    return Judgement(statistics.median(means), statistics.median(own for _, own, _ in sides), ratio, drift,
+                     len(counted), verdict)
 
 
 def overall(verdicts: Sequence[str]) -> str:
@@ -154,14 +160,22 @@ def checkout(base: str) -> Iterator[Path]:
         root = Path(folder) / "base"
         subprocess.run(["git", "clone", "--quiet", "--shared", "--no-checkout", str(ROOT), str(root)], check=True)
         subprocess.run(["git", "checkout", "--quiet", "--detach", _commit(base)], check=True, cwd=root)
-        print(f"building {base}", flush=True)
-        subprocess.run([sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], check=True, cwd=root,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                       env={**os.environ, "PYPRODUCER_IMPL": "native"})
+        for what, where in ((base, root), ("this working tree", ROOT)):
+            print(f"building {what}", flush=True)
+            _build(where)
         for name in ("benchmarks", "tests"):
             shutil.rmtree(root / name)
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
         yield root
+
+
+def _build(root: Path) -> None:
+    """Build the compiled twin where it lies, as far as it is older than its sources."""
+    done = subprocess.run([sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], check=False, cwd=root,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          env={**os.environ, "PYPRODUCER_IMPL": "native"})
+    if done.returncode:
+        raise SystemExit(f"gate: the compiled twin of {root} could not be built:\n{done.stdout}")
 
 
 def _commit(base: str) -> str:
@@ -225,6 +239,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--keep", action="store_true", help="also write the table to benchmarks/results")
     arguments = parser.parse_args()
+    if arguments.rounds < 1:
+        parser.error(f"--rounds {arguments.rounds}: one or more")
     title = (f"base {arguments.base} ({_commit(arguments.base)[:10]}), candidate this working tree, base again; "
              f"{arguments.rounds} rounds; Apache Kafka on the same machine; {machine()}")
     lines = [title, "", f"{'':<32}{'base':>12}{'candidate':>12}{'ratio':>8}{'drift':>8}{'rounds':>8}  verdict"]
@@ -245,7 +261,7 @@ def main() -> None:
     print("\n" + text)
     if arguments.keep:
         keep("gate", "gate", text)
-    raise SystemExit((PASS, REGRESSION, INCONCLUSIVE).index(verdict))
+    raise SystemExit(EXIT_STATUS[verdict])
 
 
 if __name__ == "__main__":

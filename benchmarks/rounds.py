@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -117,7 +118,7 @@ def take_turns(names: Sequence[str], rounds: int, run: Callable[[str], Result], 
     """Return what each client measured in each round; the first round warms the broker's JVM and is not counted.
 
     Args:
-        names: Who takes turns; a round begins with another one than the round before.
+        names: Who takes turns, in another order each round.
         rounds: How many are counted.
         run: Measures one of them.
         show: Returns a measurement for its progress line.
@@ -127,7 +128,7 @@ def take_turns(names: Sequence[str], rounds: int, run: Callable[[str], Result], 
     counted: list[dict[str, Result]] = []
     for number in range(rounds + 1):
         one: dict[str, Result] = {}
-        for name in itertools.chain(first, _rotated(names, number), last):
+        for name in itertools.chain(first, _shuffled(names, number), last):
             one[name] = run(name)
             label = f"round {number}" if number else "warm-up"
             print(f"  {label:<8} {name:<18}{show(one[name])}", flush=True)
@@ -136,10 +137,11 @@ def take_turns(names: Sequence[str], rounds: int, run: Callable[[str], Result], 
     return counted
 
 
-def _rotated(names: Sequence[str], number: int) -> list[str]:
-    """Nobody is always the one that finds the broker rested."""
-    start = number % len(names)
-    return [*names[start:], *names[:start]]
+def _shuffled(names: Sequence[str], number: int) -> list[str]:
+    """Nobody is always the one that finds the broker rested, or busy with what the same other one has left."""
+    first = names[number % len(names)]
+    others = [name for name in names if name != first]
+    return [first, *random.Random(number).sample(others, len(others))]  # the same orders in each run
 
 
 def _run(mode: str, name: str, server: KafkaServer, partitions: int, workload: Workload, root: Path = ROOT) -> str:

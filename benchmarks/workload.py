@@ -60,7 +60,7 @@ class Workload:
         return [("trace", b"0123456789abcdef")] if self.has_header else []
 
     def records(self) -> Iterator[tuple[bytes | None, bytes]]:
-        """Yield (key, value) for each record; the lists are made at the first one."""
+        """Return (key, value) for each record; the lists are made by the call."""
         keys: Sequence[bytes | None] = self.keys() if self.keyed else [None] * self.key_count
         return itertools.islice(itertools.cycle(zip(keys, self.values(), strict=True)), self.record_count)
 

@@ -270,8 +270,11 @@ class KafkaChannel:
                                     f"connection id is {self.id}")
         self._send = send
 
-    def write(self) -> NetworkSend | None:
+    def write(self, *, is_alone: bool = False) -> NetworkSend | None:
         """Write on; return the frame when its last byte is with the kernel.
+
+        Args:
+            is_alone: Whether no other connection has anything to write.
 
         Raises:
             OSError: The connection is broken. Unknown.
@@ -280,7 +283,7 @@ class KafkaChannel:
         if send is None:
             self.transport.flush()  # what TLS itself had to say
             return None
-        self.bytes_written += send.write_to(self.transport)
+        self.bytes_written += send.write_to(self.transport, is_alone=is_alone)
         if not send.completed:
             return None
         self._send = None

@@ -35,6 +35,7 @@ class Interest:
         self.select_count: int = 0
         self.longest_ms: int = 0
         self._waker = waker
+        self._writer_count = 0  # channels that wait to write
         self._selector: selectors.BaseSelector = make_poller()
         self._selector.register(self._waker.receiver, READ, None)
 
@@ -53,8 +54,13 @@ class Interest:
         if channel.registered_events:
             self._register(channel, 0)
 
+    def is_alone(self, channel: KafkaChannel) -> bool:
+        """Whether no other channel waits to write."""
+        return self._writer_count == bool(channel.registered_events & WRITE)
+
     def _register(self, channel: KafkaChannel, events: int) -> None:
         sock = channel.transport.sock
+        self._writer_count += bool(events & WRITE) - bool(channel.registered_events & WRITE)
         if not channel.registered_events:
             self._selector.register(sock, events, channel)
         elif events:
@@ -90,4 +96,5 @@ class Interest:
         """Watch nothing any more, whatever of these channels is watched; their sockets may be closed then."""
         for channel in channels:
             channel.registered_events = 0
+        self._writer_count = 0
         self._selector.close()

@@ -275,7 +275,7 @@ class Selector:
         channel.set_send(send)
         self._idle.touched.append(channel)
         try:
-            done = channel.write()
+            done = channel.write(is_alone=self.interest.is_alone(channel))
         except (OSError, KafkaError) as error:
             self._failed_sends[channel] = error
             return
@@ -369,7 +369,7 @@ class Selector:
                     self._buffered[channel] = None
             if mask & WRITE or channel.transport.has_pending_writes:
                 is_sending = True
-                done = channel.write()
+                done = channel.write(is_alone=self.interest.is_alone(channel))
                 if done is not None:
                     self.completed_sends.append(done)
                 self.interest.update(channel)

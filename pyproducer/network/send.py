@@ -50,8 +50,12 @@ class NetworkSend:
         send.size_bytes = send._remaining_bytes = len(data)
         return send
 
-    def write_to(self, transport: TransportLayer) -> int:
+    def write_to(self, transport: TransportLayer, *, is_alone: bool = False) -> int:
         """Write as much as the transport takes.
+
+        Args:
+            transport: A connection's.
+            is_alone: Whether no other connection has anything to write.
 
         Returns:
             How many bytes of the frame it accepted; the frame is `completed` when they are also all with the kernel.
@@ -65,7 +69,7 @@ class NetworkSend:
             return 0
         total = 0
         while True:
-            written = transport.write_chunks(self._chunks)
+            written = (transport.write_on if is_alone else transport.write_chunks)(self._chunks)
             total += written
             if written == self._remaining_bytes:
                 self._remaining_bytes = 0

@@ -277,6 +277,10 @@ class SslTransportLayer:
             self.flush()
         return accepted
 
+    def write_on(self, chunks: Sequence[Buffer]) -> int:
+        """Do as write_chunks: each piece that is encrypted takes the interpreter."""
+        return self.write_chunks(chunks)
+
     def flush(self) -> None:
         """Write the ciphertext that waits, as far as the socket takes it.
 

@@ -275,6 +275,14 @@ def rounds_of(*rates: tuple[float, float, float], by_others: float = 0.0) -> lis
     (rounds_of((100, 104, 130), (130, 104, 100), (100, 90, 100)), (INCONCLUSIVE, INCONCLUSIVE, PASS)),
     # The machine slows down.
     (rounds_of((100, 95, 90), (100, 95, 90), (90, 85, 80)), (INCONCLUSIVE, INCONCLUSIVE, PASS)),
+    # Ups and downs of the base do not cancel each other.
+    (rounds_of((100, 75, 50), (50, 75, 100), (100, 75, 50), (50, 75, 100)), (INCONCLUSIVE, INCONCLUSIVE, PASS)),
+    # However the machine drifts: worse, or better, than all that the base was.
+    (rounds_of((100, 50, 106), (106, 50, 100), (100, 50, 106)), (REGRESSION, REGRESSION, PASS)),
+    (rounds_of((100, 150, 106), (106, 150, 100), (100, 150, 106)), (PASS, PASS, PASS)),
+    # Far better in two rounds is no evidence of being worse in three.
+    (rounds_of((100, 94, 100), (100, 94, 100), (100, 94, 100), (100, 200, 100), (100, 200, 100)),
+     (INCONCLUSIVE, INCONCLUSIVE, PASS)),
     # Others work, too: CPU and memory are judged all the same.
     (rounds_of((100, 90, 101), (103, 90, 99), (100, 91, 100), by_others=0.3), (INCONCLUSIVE, REGRESSION, PASS)),
 ])

@@ -54,6 +54,9 @@ class ScriptedTransport:
         self.written += data
         return len(data)
 
+    def write_on(self, chunks: Sequence[Buffer]) -> int:
+        return self.write_chunks(chunks)
+
     def flush(self) -> None:
         self.flush_calls += 1
         self.has_pending_writes = False

@@ -1,6 +1,9 @@
 """The compiled socket calls do what socket's own do, and let no other thread in meanwhile."""
 
+import contextlib
+import signal
 import socket
+import struct
 import sys
 import threading
 import time
@@ -163,43 +166,43 @@ def test_calls_when_another_thread_waits_for_the_interpreter_then_it_does_not_ge
     assert 0 in turns_of_others
 
 
-def test_sendmsg_when_the_peer_reads_then_a_long_write_is_whole_without_the_interpreter(pair: SocketPair) -> None:
+def test_sendmsg_on_when_the_peer_reads_then_a_long_write_is_whole_without_the_interpreter(pair: SocketPair) -> None:
     """Through the selector it went out in many pieces, each of which cost 5 ms beside a caller that computes."""
     near, far = pair
-    chunks = [bytes([number]) * 40_000 for number in range(100)]
+    data = b"".join(bytes([number]) * 40_000 for number in range(100))
     received = bytearray()
 
     def read() -> None:
-        while len(received) < 4_000_000:
+        while len(received) < len(data):
             received.extend(far.recv(65_536))
 
     reader = threading.Thread(target=read)
     reader.start()
     prompt = hotpath.PromptSocket(near)
+    pieces = [memoryview(data)[start:start + 40_000] for start in range(0, len(data), 40_000)]
     sent = calls = 0
-    try:
-        while sent < 4_000_000:
-            calls += 1
-            try:
-                sent += prompt.sendmsg([memoryview(b"".join(chunks))[sent:]] if sent else chunks)
-            except BlockingIOError:
-                time.sleep(0.001)  # the reader had no processor
-    finally:
-        far.close() if sent < 4_000_000 else reader.join()
-    assert bytes(received) == b"".join(chunks)
+    while sent < len(data):
+        calls += 1
+        try:
+            sent += prompt.sendmsg_on([memoryview(data)[sent:]] if sent else pieces)
+        except BlockingIOError:
+            time.sleep(0.001)  # the reader had no processor
+    reader.join()
+    assert bytes(received) == data
     assert calls < 18, "a socket has room for 200 KB"
 
 
-def test_sendmsg_when_the_peer_reads_no_more_in_a_long_write_then_what_it_took_and_then_blocking_error(
-        pair: SocketPair) -> None:
+@pytest.mark.parametrize("call", ["sendmsg", "sendmsg_on"])
+def test_send_when_the_peer_reads_no_more_in_a_long_write_then_what_it_took_and_then_blocking_error(
+        pair: SocketPair, call: str) -> None:
     near, far = pair
-    prompt = hotpath.PromptSocket(near)
+    send = getattr(hotpath.PromptSocket(near), call)
     data = bytearray(range(256)) * 4000
-    sent = prompt.sendmsg([data[:1000], data[1000:]])
+    sent = send([data[:1000], data[1000:]])
     assert 1000 < sent < len(data)
     for rest in (data[sent:], data[sent:sent + 10]):
         with pytest.raises(BlockingIOError):
-            prompt.sendmsg([rest])
+            send([rest])
     data.append(1)  # it is not exported any more
     received = b""
     while len(received) < sent:
@@ -207,10 +210,76 @@ def test_sendmsg_when_the_peer_reads_no_more_in_a_long_write_then_what_it_took_a
     assert received == data[:sent]
 
 
-def test_sendmsg_when_the_peer_goes_in_a_long_write_then_broken_pipe(pair: SocketPair) -> None:
+def test_send_when_the_socket_was_closed_then_it_says_so_for_long_writes_too(pair: SocketPair) -> None:
+    """poll() asks nobody about a negative number, and the socket was said to be full."""
+    near, _ = pair
+    prompt = hotpath.PromptSocket(near)
+    near.close()
+    for call in (prompt.sendmsg, prompt.sendmsg_on):
+        for size in (10, 1_000_000):
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                call([b"x" * size])
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_sendmsg_on_when_the_peer_resets_in_a_long_write_then_the_next_call_says_so(is_read: bool) -> None:
+    """The system tells it once, and a write that had got somewhere kept it: what followed was a clean end."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as near:
+        far, _ = server.accept()
+        near.setblocking(False)
+        prompt = hotpath.PromptSocket(near)
+        far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        has_begun = threading.Event()
+
+        def reset() -> None:
+            far.recv(1000)
+            has_begun.set()
+            for _ in range(20):
+                far.recv(200_000)
+            far.close()
+
+        peer = threading.Thread(target=reset)
+        peer.start()
+        sent = 0
+
+        def send_on() -> None:
+            nonlocal sent
+            while True:
+                with contextlib.suppress(BlockingIOError):
+                    sent += prompt.sendmsg_on([b"x" * 8_000_000])
+                    if is_read:
+                        prompt.recv_into(bytearray(100))
+
+        with pytest.raises(ConnectionResetError):
+            send_on()
+        assert sent > 1000
+        peer.join()
+
+
+def test_sendmsg_on_when_a_signal_comes_meanwhile_then_the_peer_is_waited_for_all_the_same(pair: SocketPair) -> None:
     near, far = pair
     prompt = hotpath.PromptSocket(near)
-    assert prompt.sendmsg([b"x" * 1_000_000]) < 1_000_000
-    far.close()
-    with pytest.raises((BrokenPipeError, ConnectionResetError)):
-        prompt.sendmsg([b"x" * 1_000_000])
+    size = 2_000_000
+    counts: list[int] = []
+
+    def read() -> None:
+        while counts.append(len(far.recv(100_000))) or sum(counts) < 20 * size:
+            pass
+
+    reader = threading.Thread(target=read)
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)
+    calls = sent = 0
+    try:
+        reader.start()
+        while sent < 20 * size:
+            calls += 1
+            try:
+                sent += prompt.sendmsg_on([b"x" * (size - sent % size)])
+            except BlockingIOError:
+                time.sleep(0.001)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    reader.join()
+    assert calls < 150, "a socket has room for 200 KB: 200 pieces"

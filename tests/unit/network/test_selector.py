@@ -173,7 +173,7 @@ def test_send_when_no_such_connection_then_illegal() -> None:
 def test_poll_when_an_error_is_nobodys_then_the_poll_raises_it(
         monkeypatch: pytest.MonkeyPatch, *, is_sending: bool) -> None:
     """It was said to be the connection's end; whoever polls throws the whole wire away, see Wire."""
-    def fail(*_: object) -> None:
+    def fail(*_: object, **_named: object) -> None:
         raise ZeroDivisionError("a bug")
 
     with SelectorPair() as pair:
@@ -361,7 +361,7 @@ def test_connect_when_buffer_sizes_are_given_then_the_socket_has_them() -> None:
     (ConnectionResetError("reset"), "ready", False)])
 def test_send_when_it_fails_then_what_the_peer_said_last_is_the_better_reason(
         monkeypatch: pytest.MonkeyPatch, last_words: Exception, phase: str, is_last_words: bool) -> None:
-    def write(channel: KafkaChannel) -> None:
+    def write(channel: KafkaChannel, **_: object) -> None:
         raise BrokenPipeError("broken pipe")
 
     def read(channel: KafkaChannel) -> None:
@@ -457,3 +457,31 @@ def test_idle_when_the_poll_may_sleep_longer_than_that_then_it_wakes_in_time(
         sleeps = watch_sleeps(monkeypatch)
         client.poll(10_000, 0)
         assert [sleep.timeout_s for sleep in sleeps] == [0.05]
+
+
+def test_write_when_another_connection_waits_to_write_then_it_is_not_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several brokers were written one after the other, each to its end: the sockets of the others ran empty."""
+    alone: list[tuple[str, bool]] = []
+    write = KafkaChannel.write
+
+    def noted(channel: KafkaChannel, *, is_alone: bool = False) -> NetworkSend | None:
+        alone.append((channel.id, is_alone))
+        return write(channel)
+
+    monkeypatch.setattr(KafkaChannel, "write", noted)
+    broker = make_server_selector()
+    with SelectorPair() as pair, socket.create_server(("127.0.0.1", 0)) as listener:
+        client = pair.client
+        client.connect("second", listener.getsockname(), now_ms=0)
+        broker.register("second", listener.accept()[0], 0)
+        pair.step_until(lambda: client.is_channel_ready("second"))
+        alone.clear()
+        pair.request(b"a")
+        client.send(NetworkSend("second", [b"b"]))
+        pair.request(b"x" * 20_000_000)  # nobody reads, so it waits
+        client.send(NetworkSend("second", [b"c"]))
+        client.close(CLIENT)
+        client.send(NetworkSend("second", [b"d"]))
+        broker.close_all()
+    assert [of for of in alone if of[0] != BROKER] == [
+        (CLIENT, True), ("second", True), (CLIENT, True), ("second", False), ("second", True)]

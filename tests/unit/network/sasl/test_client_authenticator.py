@@ -80,6 +80,9 @@ class Broker:
     def handshake(self) -> None:
         raise AssertionError("it is ready")
 
+    def write_on(self, chunks: Any) -> int:
+        return self.write_chunks(chunks)
+
     def write_chunks(self, chunks: Any) -> int:
         if self.is_full:  # each time after it took something
             self.is_full = False
