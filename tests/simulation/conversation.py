@@ -203,4 +203,7 @@ class Conversation:
             words = (*under_way, "request.timeout.ms") if is_sure else under_way
             return Explanation((REQUEST,), words, is_owed=is_sure, waited_ms=waited_ms, no_words=_NOT_BY_PEER,
                                is_late=True)
-        return Explanation((REQUEST, LOGIN), under_way, is_owed=False, no_words=_NOT_BY_PEER)
+        # What asks how far the broker is has no deadline but request.timeout.ms behind the end of a session.
+        longest_ms = max((now_ms - asked.sent_ms for asked in self.unanswered), default=None)
+        return Explanation((REQUEST, LOGIN), under_way, is_owed=False, waited_ms=longest_ms if self.has_login else None,
+                           no_words=_NOT_BY_PEER)

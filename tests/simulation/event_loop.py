@@ -16,6 +16,7 @@ Source:  ours.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import selectors
 from collections import Counter
@@ -60,7 +61,7 @@ class _LoopSelector(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         scheduler = self._scheduler
         scheduler.pause()
-        deadline_ms = None if timeout is None else scheduler.now_ms + int(max(timeout, 0) * 1000 + 0.999)
+        deadline_ms = None if timeout is None else scheduler.now_ms + math.ceil(max(timeout, 0) * 1000)
         while not self._is_rung and (deadline_ms is None or scheduler.now_ms < deadline_ms):
             scheduler.block(self, deadline_ms)
         self._is_rung = False

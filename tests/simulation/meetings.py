@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import concurrent.futures._base as base
 import contextlib
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -42,7 +43,7 @@ class SimEvent:
 
     def wait(self, timeout: float | None = None) -> bool:
         scheduler = self._scheduler
-        deadline_ms = None if timeout is None else scheduler.now_ms + int(timeout * 1000 + 0.999)
+        deadline_ms = None if timeout is None else scheduler.now_ms + math.ceil(timeout * 1000)
         while not self._is_set and (deadline_ms is None or scheduler.now_ms < deadline_ms):
             scheduler.block(self, deadline_ms)
         return self._is_set

@@ -15,6 +15,7 @@ Source:  ours.
 from __future__ import annotations
 
 import errno
+import math
 import random
 import selectors
 import socket
@@ -124,7 +125,7 @@ class SimPoller:
         scheduler = self._scheduler
         self._network.ledger.on_poll(self)
         scheduler.pause()
-        timeout_ms = None if timeout_s > 2**40 else int(timeout_s * 1000 + 0.999)
+        timeout_ms = None if timeout_s > 2**40 else math.ceil(timeout_s * 1000)
         self._network.faults.on_select(0 if timeout_ms is None else timeout_ms)
         deadline_ms = None if timeout_ms is None else scheduler.now_ms + timeout_ms
         while True:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import _thread
 import heapq
+import math
 import random
 import traceback
 from collections import deque
@@ -356,7 +357,7 @@ class SimLock:
             return True
         if not blocking:
             return False
-        deadline_ms = None if timeout < 0 or timeout > 2**40 else scheduler.now_ms + int(timeout * 1000 + 0.999)
+        deadline_ms = None if timeout < 0 or timeout > 2**40 else scheduler.now_ms + math.ceil(timeout * 1000)
         self._waiter_count += 1
         try:
             while True:
