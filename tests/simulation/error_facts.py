@@ -75,6 +75,11 @@ class ErrorFacts:
                 for record in identities(batch):
                     self._codes[record].add((code, handed.node_id))
 
+        for handed in ledger.unheard:
+            for batch in ledger.batches_of(handed):
+                for record in identities(batch):
+                    self._ends[record].add("closed")
+
     def check(self) -> list[str]:
         """Return what is wrong."""
         for record in self._records:

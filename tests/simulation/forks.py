@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pyproducer import ForkedProducerError, ProducerClosedError
+from pyproducer import ForkedProducerError, ProducerClosedError, ProducerDeadError
 from pyproducer.common.errors import NOT_SENT, UNKNOWN
 from tests.simulation.schedule import Scheduler
 
@@ -108,8 +108,9 @@ class Forks:
 
 
 def _look(producer: Any, records: list[Sent]) -> list[str]:
-    if not producer._runtime.life.is_forked:  # it was closed before, and says so here, too
-        return [] if isinstance(producer._runtime.life.refusal(), ProducerClosedError) else ["a child has the producer"]
+    if not producer._runtime.life.is_forked:  # it was closed or dead before, and says so here, too
+        is_told = isinstance(producer._runtime.life.refusal(), (ProducerClosedError, ProducerDeadError))
+        return [] if is_told else ["a child has the producer"]
     wrong: list[str] = []
 
     def refuses(call: Callable[[], object], name: str, outcome: str) -> None:

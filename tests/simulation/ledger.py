@@ -349,6 +349,11 @@ class Ledger(Witness):
 
     # -- afterwards
 
+    @property
+    def unheard(self) -> list[Handed]:
+        """Those whose answer was read, and whose reader has not polled again: a torn turn lost it."""
+        return [handed for read in self._read.values() for handed, _ in read]
+
     @cached_property
     def mates(self) -> dict[bytes, list[list[bytes]]]:
         """All records that were handed to a connection, each with the batches that it was in."""
