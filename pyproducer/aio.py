@@ -271,9 +271,9 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             KafkaTimeoutError: The timeout passed first (phase "flush"). Unknown: the records are still on their way.
         """
         producer = self._producer
-        # Raised here: a task that is cancelled meanwhile was told nothing, and the next flush() or close() tells it.
-        producer._raise_flushed(*await self._on_thread(
-            partial(producer._flushed, timeout, raise_on_error=raise_on_error), binds=False))
+        # Ended here: a task that is cancelled meanwhile was told nothing, and the next flush() or close() tells it.
+        period = await self._on_thread(partial(producer._await_all, timeout), binds=False)
+        producer._end_flush(period, raise_on_error=raise_on_error)
 
     async def init_transactions(self, transactional_id: str | None = None) -> None:
         """Get a producer id and an epoch for the transactional id; see KafkaProducer.init_transactions."""

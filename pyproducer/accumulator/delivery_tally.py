@@ -22,7 +22,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import add
 from typing import Any, NamedTuple, Protocol
@@ -211,12 +211,14 @@ class Telling(NamedTuple):
     Attributes:
         error: What it raises, if anything.
         following: The period behind those of which a flush() tells; None of a close().
-        taken: What nobody looked at, in it.
+        taken: What nobody looked at, in it, where that is raised.
+        opened: The same, where it is logged.
     """
 
     error: DeliveryFailedError | None
     following: Period | None
     taken: _Sums | None
+    opened: Sequence[Failure] = ()
 
 
 class DeliveryTally:
@@ -422,23 +424,23 @@ class DeliveryTally:
                 self._untold = period
             else:
                 period = untold
-        opened, counts, first, following = self.end_period(period)
-        failed = None
-        if raises_all:
-            failed = _error("since the last flush()", _difference(counts, period.base), first)
-        if failed is None:
-            return self.take_unseen()._replace(following=following) if self.raises else Telling(None, following, None)
-        for failure in opened:
-            if failure.period >= period.number:
-                self.settle(failure)
-        with self._lock:
-            self._end_taking()
-            self._left = _Sums()
-            return Telling(failed, following, self._taken)  # an interrupted one's, which is among these
+        with self._lock:  # what the sender finds unlooked at meanwhile is told of as well, or not taken
+            opened, counts, first, following = self.end_period(period)
+            failed = None
+            if raises_all:
+                failed = _error("since the last flush()", _difference(counts, period.base), first)
+            if failed is not None:
+                opened = [failure for failure in opened if failure.period >= period.number]
+                if not self.raises:
+                    return Telling(failed, following, None, opened)
+                return Telling(failed, following, self._take(opened))
+        return self.take_unseen()._replace(following=following) if self.raises else Telling(None, following, None)
 
     def on_told(self, telling: Telling) -> DeliveryFailedError | None:
         """A flush() or close() is about to raise, or to return: nobody else is to tell it. Return what it raises."""
         following, none = telling.following, _Sums()
+        for failure in telling.opened:
+            self.settle(failure)
         with self._lock:
             # Another call that has ended `following`, or taken more, meanwhile has told nobody, perhaps.
             untold, taken = self._untold, none if self._taken is telling.taken else self._taken
@@ -498,17 +500,21 @@ class DeliveryTally:
         """
         self._note_who_waits()
         with self._lock:
-            self._end_taking()
-            sums = self._taken.and_of(self._left)
-            opened = list(self._open)
-            for failure in opened:
-                count = failure.unseen
-                if count:
-                    sums.add(failure, count)
-            self._taking = opened, sums
-            self._end_taking()
+            sums = self._take(list(self._open))
         error = sums.error("and nobody looked at their futures (pyproducer.on.unretrieved is \"raise\")")
         return Telling(error, None, sums)
+
+    def _take(self, opened: list[Failure]) -> _Sums:
+        """Settle these, and have the next call that takes tell of them until this one has. With the lock held."""
+        self._end_taking()
+        sums = self._taken.and_of(self._left)
+        for failure in opened:
+            count = failure.unseen
+            if count:
+                sums.add(failure, count)
+        self._taking = opened, sums
+        self._end_taking()
+        return sums
 
     def _end_taking(self) -> None:
         """Take what is counted: also what a call had counted that was interrupted meanwhile. With the lock held."""

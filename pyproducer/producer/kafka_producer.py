@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
 from pyproducer.accumulator.batch_future import BatchFuture
-from pyproducer.accumulator.delivery_tally import Telling
+from pyproducer.accumulator.delivery_tally import Period, Telling
 from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.accumulator.produce_result import OnCompletion
 from pyproducer.common.clock import NEVER_MS
@@ -295,58 +295,29 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             ForkedProducerError: The producer was made before this process was forked.
             ProducerDeadError: The producer's thread ended by an error: records failed, as their futures tell.
         """
-        self._raise_flushed(*self._flushed(timeout, raise_on_error=raise_on_error))
+        self._end_flush(self._await_all(timeout), raise_on_error=raise_on_error)
 
-    def _flushed(self, timeout: float | None, *, raise_on_error: bool) -> tuple[KafkaError | None, Telling]:
-        """Do as flush(), but return what it raises, which is not told by that."""
+    def _await_all(self, timeout: float | None) -> Period:
+        """Do what flush() does but tell; return the period of which it tells."""
         runtime = self._present()
-        life = runtime.life
-        deadline_ms = life.begin_wait("flush()", timeout)
+        deadline_ms = runtime.life.begin_wait("flush()", timeout)
         began_ms = runtime.clock.now_ms()
         try:
-            return life.run("flush()", self._flush, runtime, timeout, deadline_ms, raise_on_error)
+            return runtime.life.run("flush()", _await_all, runtime, timeout, deadline_ms)
         finally:
             runtime.registry.add_flush(runtime.clock.now_ms() - began_ms)
 
-    def _raise_flushed(self, error: KafkaError | None, telling: Telling) -> None:
-        """Raise what `_flushed` returned: from here on it is told."""
+    def _end_flush(self, period: Period, *, raise_on_error: bool) -> None:
+        """Raise what flush() raises, behind `_await_all`. It takes no time."""
+        life = self._runtime.life
+        error, telling = life.run("flush()", _end_flush, life, period, raise_on_error)
         if error is not None:
-            life = self._runtime.life
             life.run("flush()", life.tally.on_told, telling)
             del telling
             try:
                 raise error
             finally:
                 del error  # else its traceback, with the caller's frames, and it would keep each other
-
-    @staticmethod
-    def _flush(runtime: ProducerRuntime, timeout: float | None, deadline_ms: int | None,
-               raises_all: bool) -> tuple[KafkaError | None, Telling]:
-        """Wait until all is done that was handed over; return what flush() raises, and what it tells by that."""
-        life = runtime.life
-        period = life.tally.period
-        # In this order: a record that leaves the waiting room meanwhile has its batch's outcome as a successor.
-        results = runtime.accumulator.waiting.outcomes()
-        results.extend(batch.result for batch in runtime.accumulator.hurry_all())
-        runtime.wire.wakeup()
-        while results:
-            result = results.pop()
-            if not result.wait(deadline_ms):
-                raise KafkaTimeoutError(
-                    f"flush() was not done within {timeout} s: {runtime.accumulator.incomplete_record_count()} "
-                    f"records are still on their way{_describe(runtime.metadata.last_errors())}",
-                    phase="flush", outcome="unknown")
-            results.extend(result.successors)
-        is_dead = life.state is LifeState.DEAD
-        telling = life.tally.end_flush(period, raises_all=raises_all or is_dead)
-        error: KafkaError | None = telling.error
-        if is_dead:
-            outcome = None if error is None else error.outcome
-            error = life.refusal()
-            error.outcome = outcome or error.outcome
-        if error is None:
-            life.tally.on_told(telling)
-        return error, telling
 
     def init_transactions(self, transactional_id: str | None = None) -> None:
         """Get a producer id and an epoch for the transactional id: once, before the first transaction.
@@ -712,6 +683,38 @@ def not_settings(props: object, foreign: Mapping[str, object], name: str = "Kafk
 
 def _describe(last_errors: Mapping[str, str]) -> str:
     return "".join(f"; {address}: {text}" for address, text in last_errors.items())
+
+
+def _await_all(runtime: ProducerRuntime, timeout: float | None, deadline_ms: int | None) -> Period:
+    """Wait until all is done that was handed over; return the period that it is of."""
+    period = runtime.life.tally.period
+    # In this order: a record that leaves the waiting room meanwhile has its batch's outcome as a successor.
+    results = runtime.accumulator.waiting.outcomes()
+    results.extend(batch.result for batch in runtime.accumulator.hurry_all())
+    runtime.wire.wakeup()
+    while results:
+        result = results.pop()
+        if not result.wait(deadline_ms):
+            raise KafkaTimeoutError(
+                f"flush() was not done within {timeout} s: {runtime.accumulator.incomplete_record_count()} "
+                f"records are still on their way{_describe(runtime.metadata.last_errors())}",
+                phase="flush", outcome="unknown")
+        results.extend(result.successors)
+    return period
+
+
+def _end_flush(life: Life, period: Period, raises_all: bool) -> tuple[KafkaError | None, Telling]:
+    """Return what flush() raises, and what it tells by that."""
+    is_dead = life.state is LifeState.DEAD
+    telling = life.tally.end_flush(period, raises_all=raises_all or is_dead)
+    error: KafkaError | None = telling.error
+    if is_dead:
+        outcome = None if error is None else error.outcome
+        error = life.refusal()
+        error.outcome = outcome or error.outcome
+    if error is None:
+        life.tally.on_told(telling)
+    return error, telling
 
 
 def _close_here(runtime: ProducerRuntime, by: str, timeout_s: float | None) -> bool:

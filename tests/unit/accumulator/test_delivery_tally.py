@@ -332,6 +332,43 @@ def test_call_when_it_is_interrupted_at_any_line_then_it_tells_all_when_it_is_ma
     raise AssertionError("the call has no end")
 
 
+@pytest.mark.parametrize("following", ["flush(raise_on_error=True)", "flush()", "close()"])
+@pytest.mark.parametrize("first", ["flush(raise_on_error=True)", "flush()", "close()"])
+def test_call_when_it_is_interrupted_at_any_line_then_another_one_tells(first: str, following: str) -> None:
+    """A flush(raise_on_error=True) had settled what it was to tell: no other flush() or close() spoke of it any more."""
+    def call(name: str, tally: DeliveryTally) -> DeliveryFailedError | None:
+        return close(tally) if name == "close()" else flush(tally, tally.period, raises_all="raise" in name)
+
+    silent: list[int] = []  # lines behind the last step: nothing but the raise is left
+    for line in range(2000):
+        tally = DeliveryTally(raises=True)
+        kept = [fail(tally), fail(tally)]
+        tally.step(0)
+        with suppress(Interrupted), at_line(line, interrupt) as done:
+            call(first, tally)
+        if not done:
+            assert silent == list(range(line - len(silent), line))
+            assert len(silent) <= 5
+            return
+        failed = call(following, tally)
+        if failed is None:
+            silent.append(line)
+        else:
+            assert failed.failed["rejected"] == len(kept), line
+        assert call(following, tally) is None
+    raise AssertionError("the call has no end")
+
+
+def test_end_when_a_flush_that_was_to_raise_was_interrupted_then_the_log_says_that_nobody_looked(
+        caplog: pytest.LogCaptureFixture) -> None:
+    tally = DeliveryTally()
+    kept = fail(tally)
+    tally.end_flush(tally.period, raises_all=True)
+    tally.end(0)
+    assert (tally.unretrieved_count, kept[0].unseen) == (1, 1)
+    assert "nobody looked" in caplog.text
+
+
 def test_judge_when_a_flush_was_interrupted_then_what_it_had_not_told_has_its_grace() -> None:
     """It was logged and counted as seen by nobody, and told by the next flush()."""
     tally = DeliveryTally()
