@@ -335,7 +335,7 @@ def test_call_when_it_is_interrupted_at_any_line_then_it_tells_all_when_it_is_ma
 @pytest.mark.parametrize("following", ["flush(raise_on_error=True)", "flush()", "close()"])
 @pytest.mark.parametrize("first", ["flush(raise_on_error=True)", "flush()", "close()"])
 def test_call_when_it_is_interrupted_at_any_line_then_another_one_tells(first: str, following: str) -> None:
-    """A flush(raise_on_error=True) had settled what it was to tell: no other flush() or close() spoke of it any more."""
+    """A flush(raise_on_error=True) had settled what it was to tell: no other flush() or close() spoke of it."""
     def call(name: str, tally: DeliveryTally) -> DeliveryFailedError | None:
         return close(tally) if name == "close()" else flush(tally, tally.period, raises_all="raise" in name)
 
