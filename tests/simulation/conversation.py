@@ -182,7 +182,10 @@ class Conversation:
         if self.wants_login and not self.is_garbled:
             return Explanation((LOGIN,), ("SASL", *MECHANISMS))
         waiting = self.unanswered_but_markers
-        waited_ms = max((now_ms - asked.sent_ms for asked in waiting), default=None)
+        # What gets no answer waits until it is written.
+        since_ms = [*(asked.sent_ms for asked in waiting),
+                    *(handed.now_ms for handed in self.written if not handed.is_whole)]
+        waited_ms = now_ms - min(since_ms) if since_ms else None
         is_sure = any(now_ms - asked.sent_ms - (frozen_ms - asked.frozen_ms) > request_timeout_ms for asked in waiting)
         if self.is_garbled:
             # Nobody knows which of its answers the client took for one.
