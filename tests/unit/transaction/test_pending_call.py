@@ -63,3 +63,11 @@ def test_settle_when_another_thread_does_so_at_any_line_then_one_of_both_counts_
             sys.settrace(before)
         seen.add((type(call.error).__name__, call.value))
     assert seen == {("NoneType", 7), ("KafkaError", None)}
+
+
+def test_settle_when_it_is_done_again_then_the_first_time_counts() -> None:
+    call = PendingCall("commit_transaction()", threading.Lock)
+    assert (call.is_set, call.error, call.value) == (False, None, None)
+    call.settle(value=7)
+    call.settle(KafkaError("late"))
+    assert (call.is_set, call.error, call.value) == (True, None, 7)
