@@ -11,10 +11,13 @@ The bounds lie inside each other, so that the one that knows most speaks first:
     PROGRAM_S        a program that has such waits itself    what it printed until then
     setup.cfg        a test                                  the stacks of all its threads
 
-No import of pytest: programs that tests start have these waits, too.
+No import of pytest: programs that tests start have these waits, too. Who waits for `make near` has less patience, and sets
+it (tests/near/run.py).
 """
 
 from __future__ import annotations
 
-GIVE_UP_S = 600.0
+import os
+
+GIVE_UP_S = float(os.environ.get("PYPRODUCER_TEST_PATIENCE_S", "600"))
 PROGRAM_S = 3 * GIVE_UP_S

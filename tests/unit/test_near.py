@@ -227,3 +227,14 @@ def test_near_when_an_edit_breaks_a_test_then_it_fails_there_and_else_passes(tre
     assert (status, "FAILED tests/unit/part/test_toy.py::test_twice" in said) == (1, True)
     assert "2 tests ran, 1 failed" in said
     assert "nobody" not in said
+
+
+def test_patience_when_it_is_set_then_a_wait_gives_up_sooner() -> None:
+    def patience(**variables: str) -> str:
+        code = "from tests.support.patience import GIVE_UP_S, PROGRAM_S; print(GIVE_UP_S, PROGRAM_S)"
+        kept = {name: value for name, value in os.environ.items() if name != "PYPRODUCER_TEST_PATIENCE_S"}
+        return subprocess.run([sys.executable, "-c", code], cwd=ROOT, env={**kept, **variables}, text=True, check=True,
+                              stdout=subprocess.PIPE).stdout
+
+    assert patience() == "600.0 1800.0\n"
+    assert patience(PYPRODUCER_TEST_PATIENCE_S="60") == "60.0 180.0\n"
