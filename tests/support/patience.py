@@ -11,8 +11,8 @@ The bounds lie inside each other, so that the one that knows most speaks first:
     PROGRAM_S        a program that has such waits itself    what it printed until then
     setup.cfg        a test                                  the stacks of all its threads
 
-No import of pytest: programs that tests start have these waits, too. Who waits for `make near` has less patience, and sets
-it (tests/near/run.py).
+No import of pytest: programs that tests start have these waits, too. Who waits for `make near` has less patience, and
+sets it (tests/near/run.py).
 """
 
 from __future__ import annotations
