@@ -466,7 +466,7 @@ class DeliveryTally:
         with self._lock:
             self._untold = None
             self._end_taking()
-            self._left = self._taken = _Sums()
+            self._left, self._taken = _Sums(), _Sums()
 
     def end_period(self, since: Period | None = None) -> tuple[list[Failure], Mapping[str, Counts],
                                                                list[FailedRecords], Period]:

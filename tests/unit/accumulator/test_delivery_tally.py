@@ -359,6 +359,18 @@ def test_call_when_it_is_interrupted_at_any_line_then_another_one_tells(first: s
     raise AssertionError("the call has no end")
 
 
+def test_close_when_records_failed_behind_an_abort_then_each_is_told_once() -> None:
+    """What was left and what was taken were one object: every failure that nobody looked at was counted twice."""
+    tally = DeliveryTally(raises=True)
+    tally.on_aborted()
+    kept = fail(tally, count=3)
+    tally.end(0)
+    failed = close(tally)
+    assert failed is not None
+    assert failed.failed["rejected"] == kept[0].count
+    assert len(failed.errors) == 1
+
+
 def test_end_when_a_flush_that_was_to_raise_was_interrupted_then_the_log_says_that_nobody_looked(
         caplog: pytest.LogCaptureFixture) -> None:
     tally = DeliveryTally()
