@@ -28,7 +28,6 @@ from pyproducer import (
     RecordMetadata,
     RecordRejectedError,
     SerializationError,
-    aio,
 )
 from pyproducer.aio import AsyncKafkaProducer
 from tests.contract.clusters import Can, Cluster
@@ -886,40 +885,6 @@ def test_constructor_when_it_is_called_as_another_clients_then_the_error_says_ho
         AsyncKafkaProducer(*positional, **named)
 
 
-@pytest.mark.parametrize(("call", "following"), [
-    ("flush_all", "flush_all"), ("flush_all", "flush"), ("flush_all", "close"), ("flush", "flush_all"),
-    ("flush", "flush"), ("flush", "close"), ("close", "flush_all"), ("close", "flush"), ("close", "close")])
-def test_cancel_when_a_flush_or_close_has_something_to_raise_then_the_next_one_raises_it(
-        topic: str, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, call: str, following: str) -> None:
-    """Its thread had told nobody, and counted as having told."""
-    threads: list[Callable[[], None]] = []
-
-    def end(producer: AsyncKafkaProducer, how: str) -> Coroutine[Any, Any, object]:
-        return producer.close() if how == "close" else producer.flush(raise_on_error=how == "flush_all")
-
-    async def main() -> None:
-        producer = connect(proxy, {"pyproducer.on.unretrieved": "raise"})
-        await producer.partitions_for(topic)
-        proxy.on("Produce").error(ErrorCode.INVALID_RECORD)
-        producer.send_nowait(topic, b"v", partition=0)
-        await until(lambda: producer.metrics()["record-error-total"])
-        with monkeypatch.context() as patch:
-            patch.setattr(aio, "start_daemon", lambda run, _name: threads.append(run))
-            task = asyncio.ensure_future(end(producer, call))
-            await asyncio.sleep(0)
-            (thread,) = threads
-            task.cancel()
-            await asyncio.to_thread(thread)
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        with pytest.raises(DeliveryFailedError) as raised:
-            await end(producer, following)
-        assert raised.value.failed["rejected"] == 1
-        assert (await producer.close()).failed["rejected"] == 1
-
-    run(main())
-
-
 def test_flush_when_several_tasks_do_so_then_one_of_them_raises(topic: str, proxy: FaultProxy) -> None:
     """Each ended it on a thread of its own, and told when its task came to it: in between another one did the same."""
     async def main() -> None:
@@ -932,30 +897,5 @@ def test_flush_when_several_tasks_do_so_then_one_of_them_raises(topic: str, prox
         assert sum(isinstance(error, DeliveryFailedError) for error in told) == 1
         await producer.flush(raise_on_error=True)
         await producer.close()
-
-    run(main())
-
-
-def test_cancel_when_a_flush_was_to_raise_and_failures_are_logged_then_close_logs_that_nobody_looked(
-        topic: str, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    threads: list[Callable[[], None]] = []
-
-    async def main() -> None:
-        producer = connect(proxy)
-        await producer.partitions_for(topic)
-        proxy.on("Produce").error(ErrorCode.INVALID_RECORD)
-        future = producer.send_nowait(topic, b"v", partition=0)
-        await until(future.done)
-        with monkeypatch.context() as patch:
-            patch.setattr(aio, "start_daemon", lambda run, _name: threads.append(run))
-            task = asyncio.ensure_future(producer.flush(raise_on_error=True))
-            await asyncio.sleep(0)
-            (thread,) = threads
-            task.cancel()
-            await asyncio.to_thread(thread)
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        await producer.close()
-        assert "and nobody looked at their futures" in caplog.text
 
     run(main())

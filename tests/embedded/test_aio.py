@@ -5,11 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
-from pyproducer import KafkaError, ProducerInterceptor, ProducerRecord, RecordMetadata, aio
+from pyproducer import (
+    DeliveryFailedError,
+    ErrorCode,
+    KafkaError,
+    ProducerInterceptor,
+    ProducerRecord,
+    RecordMetadata,
+    aio,
+)
 from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.broker import EmbeddedBroker
@@ -161,3 +170,67 @@ def test_tasks_when_memory_is_short_and_they_are_cancelled_then_each_record_has_
     with EmbeddedBroker(topics={"orders": 3, "users": 1}) as broker:
         asyncio.run(asyncio.wait_for(main(broker.bootstrap_servers), GIVE_UP_S))
     assert called == sent == [interceptor.sent_count] == [interceptor.told_count]
+
+
+def failing(proxy: FaultProxy, **settings: object) -> AsyncKafkaProducer:
+    """A producer whose first record is refused."""
+    proxy.on("Produce").error(ErrorCode.INVALID_RECORD)
+    return AsyncKafkaProducer({"bootstrap.servers": proxy.bootstrap_servers, **settings})
+
+
+async def fail_one(producer: AsyncKafkaProducer) -> Any:
+    """Return the future of a record that was refused, at which nobody looked."""
+    future = producer.send_nowait("orders", b"v", partition=0)
+    while not future.done():
+        await asyncio.sleep(0.005)
+    return future
+
+
+async def cancel_at_its_end(call: Coroutine[Any, Any, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a call, and cancel its task when its thread is done and it was not told."""
+    threads: list[Any] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(aio, "start_daemon", lambda run, _name: threads.append(run))
+        task = asyncio.ensure_future(call)
+        await asyncio.sleep(0)
+        (thread,) = threads
+        task.cancel()
+        await asyncio.to_thread(thread)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+@pytest.mark.parametrize(("call", "following"), [
+    ("flush_all", "flush_all"), ("flush_all", "flush"), ("flush_all", "close"), ("flush", "flush_all"),
+    ("flush", "flush"), ("flush", "close"), ("close", "flush_all"), ("close", "flush"), ("close", "close")])
+def test_cancel_when_a_flush_or_close_has_something_to_raise_then_the_next_one_raises_it(
+        monkeypatch: pytest.MonkeyPatch, call: str, following: str) -> None:
+    """Its thread had told nobody, and counted as having told."""
+    def end(producer: AsyncKafkaProducer, how: str) -> Coroutine[Any, Any, object]:
+        return producer.close() if how == "close" else producer.flush(raise_on_error=how == "flush_all")
+
+    async def main(proxy: FaultProxy) -> None:
+        producer = failing(proxy, **{"pyproducer.on.unretrieved": "raise"})
+        await fail_one(producer)
+        await cancel_at_its_end(end(producer, call), monkeypatch)
+        with pytest.raises(DeliveryFailedError) as raised:
+            await end(producer, following)
+        assert raised.value.failed["rejected"] == 1
+        assert (await producer.close()).failed["rejected"] == 1
+
+    with EmbeddedBroker(topics={"orders": 1}) as broker, FaultProxy(broker.bootstrap_servers) as proxy:
+        asyncio.run(main(proxy))
+
+
+def test_cancel_when_a_flush_was_to_raise_and_failures_are_logged_then_close_logs_that_nobody_looked(
+        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    async def main(proxy: FaultProxy) -> None:
+        producer = failing(proxy)
+        kept = await fail_one(producer)
+        await cancel_at_its_end(producer.flush(raise_on_error=True), monkeypatch)
+        await producer.close()
+        assert "and nobody looked at their futures" in caplog.text
+        assert kept.exception(0) is not None
+
+    with EmbeddedBroker(topics={"orders": 1}) as broker, FaultProxy(broker.bootstrap_servers) as proxy:
+        asyncio.run(main(proxy))

@@ -13,7 +13,7 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("producer/kafka_producer.py", """
-            results.extend(result.successors)
+        results.extend(result.successors)
 """, """
 """),
 )
