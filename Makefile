@@ -75,7 +75,7 @@ help:
 	@echo "make near      the tests that run what you changed, nearest first, until one fails: seconds (SINCE=main: what"
 	@echo "               changed since that branch; NEAR=--help: more)"
 	@echo "make test      ruff, mypy --strict, import-linter and every tier of the tests on both twins, the default install"
-	@echo "               and other Pythons; below ten minutes on 2 processors (Java and Maven for Kafka and Spark)"
+	@echo "               and other Pythons; a quarter of an hour on 2 processors (Java and Maven for Kafka and Spark)"
 	@echo "               the first time 2 minutes and 1.5 GB more (.venv and .cache; Maven takes 100 MB in ~/.m2)"
 	@echo "make soak      what takes longer: hours of mutants, random property tests, kills under load (Java, Maven)"
 	@echo "make sparks    the sink on Spark 3.5, on 4.0 and on Spark Connect: five minutes and 3 GB (.cache; Java, Maven)"
