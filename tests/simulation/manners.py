@@ -215,6 +215,8 @@ class Manners:
         """Compare the polls since a `now()` with what there was to do: hardly anything."""
         ms, polls, sent = (now - before for now, before in zip(self.now(), since, strict=True))
         sleep_ms = min(_LONGEST_SLEEP_MS, max(self.request_timeout_ms, 1000) // 8)
+        if not self.has_acks:  # what nobody waits for may be on its way still, piece by piece
+            sent += self.most_in_flight
         most = 20 + ms // sleep_ms + (3 if self._is_narrow else 1) * _POLLS_OF_A_REQUEST * sent
         if self.faults.fired["lose_connect"]:  # one of these may be waited for still, as Java does it
             most += int(ms // self.reconnect_ms)
