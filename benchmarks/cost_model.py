@@ -13,13 +13,12 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.rounds import ROOT, RUN_TIMEOUT_S, fresh_topic, real_broker
+from benchmarks.rounds import fresh_topic, last_line, real_broker
 from benchmarks.stopwatch import Stopwatch
 from benchmarks.tables import keep, machine
 from benchmarks.workload import Workload
@@ -106,10 +105,8 @@ def fit(runs: list[Run]) -> np.ndarray[Any, Any]:
 
 def _in_child(server: KafkaServer, cell: Cell) -> Run:
     with fresh_topic(server, "cost-model", cell.partitions) as topic:
-        answer = subprocess.run(
-            [sys.executable, "-m", "benchmarks.cost_model", "--once", server.bootstrap_servers, topic,
-             json.dumps(cell)], stdout=subprocess.PIPE, text=True, check=True, timeout=RUN_TIMEOUT_S, cwd=ROOT)
-    return Run(*json.loads(answer.stdout.splitlines()[-1]))
+        return Run(*json.loads(last_line([sys.executable, "-m", "benchmarks.cost_model", "--once",
+                                          server.bootstrap_servers, topic, json.dumps(cell)], {})))
 
 
 def main() -> None:

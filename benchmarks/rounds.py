@@ -108,7 +108,7 @@ def run_transactions(name: str, server: KafkaServer, partitions: int, workload: 
 def run_sleeper(name: str, server: KafkaServer, partitions: int, workload: Workload, wake_up_count: int) -> Lateness:
     """Let a thread sleep beside one client's caller; beside nothing, where the name is sleeper_process.NOTHING."""
     with fresh_topic(server, name, partitions) as topic:
-        return Lateness.from_json(_last_line(
+        return Lateness.from_json(last_line(
             [sys.executable, "-m", "benchmarks.sleeper_process", name, server.bootstrap_servers, topic,
              workload.to_json(), str(wake_up_count)], ENVIRONMENT.get(name, {})))
 
@@ -151,10 +151,11 @@ def _run(mode: str, name: str, server: KafkaServer, partitions: int, workload: W
     with fresh_topic(server, name, partitions) as topic:
         arguments = (foreign_arguments(mode, servers, topic, workload) if foreign
                      else [servers, topic, workload.to_json()])
-        return _last_line([*command, *arguments], ENVIRONMENT.get(name, {}), root)
+        return last_line([*command, *arguments], ENVIRONMENT.get(name, {}), root)
 
 
-def _last_line(command: Sequence[str], environment: Mapping[str, str], root: Path = ROOT) -> str:
+def last_line(command: Sequence[str], environment: Mapping[str, str], root: Path = ROOT) -> str:
+    """Run a program from a checkout; return the last line that it printed."""
     answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=RUN_TIMEOUT_S, cwd=root,
                             env={**os.environ, **environment})
     return answer.stdout.splitlines()[-1]

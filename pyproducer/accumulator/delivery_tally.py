@@ -424,7 +424,7 @@ class DeliveryTally:
                 self._untold = period
             else:
                 period = untold
-        with self._lock:  # what the sender finds unlooked at meanwhile is told of as well, or not taken
+            # All with the lock: what the sender finds unlooked at meanwhile is told of as well, or not taken.
             opened, counts, first, following = self.end_period(period)
             failed = None
             if raises_all:

@@ -6,8 +6,8 @@ socket's own methods let other threads run during each call. A write of a reques
 thread that computes takes the interpreter in that moment and keeps it for the switch interval of 5 ms: a caller in a
 loop of send() would stop the sender at each of the requests that he fills. And a request of 1 MiB does not fit into a
 socket (send.buffer.bytes): written through the selector it goes out in five or six pieces, each of which costs those
-5 ms, 70 MB/s in all. So a long one is written on in one go, without the interpreter, as long as the peer reads and no other
-connection has something to write, whose socket would run empty meanwhile.
+5 ms, 70 MB/s in all. So a long one is written on in one go, without the interpreter, as long as the peer reads and no
+other connection has something to write, whose socket would run empty meanwhile.
 
 Road:    PlaintextTransportLayer -> [socket calls] -> the operating system
 Thread:  the thread that polls the selector; the interpreter is held but for a long write.

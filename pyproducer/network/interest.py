@@ -60,13 +60,13 @@ class Interest:
 
     def _register(self, channel: KafkaChannel, events: int) -> None:
         sock = channel.transport.sock
-        self._writer_count += bool(events & WRITE) - bool(channel.registered_events & WRITE)
         if not channel.registered_events:
             self._selector.register(sock, events, channel)
         elif events:
             self._selector.modify(sock, events, channel)
         else:
             self._selector.unregister(sock)
+        self._writer_count += bool(events & WRITE) - bool(channel.registered_events & WRITE)
         channel.registered_events = events
 
     def select(self, timeout_ms: int) -> list[tuple[KafkaChannel, int]]:

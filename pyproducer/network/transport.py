@@ -133,7 +133,7 @@ class PlaintextTransportLayer:
         calls = sock if PromptSocket is None or not hasattr(sock, "sendmsg") else PromptSocket(sock)
         self._recv_into: Callable[[memoryview], int] = calls.recv_into
         self._sendmsg: Callable[[Sequence[Buffer]], int] | None = getattr(calls, "sendmsg", None)  # Windows has none
-        self._sendmsg_on: Callable[[Sequence[Buffer]], int] | None = getattr(calls, "sendmsg_on", None)
+        self._sendmsg_on: Callable[[Sequence[Buffer]], int] | None = getattr(calls, "sendmsg_on", self._sendmsg)
 
     def handshake(self) -> None:
         """Do nothing: there is no handshake."""
@@ -147,25 +147,17 @@ class PlaintextTransportLayer:
 
     def write_chunks(self, chunks: Sequence[Buffer]) -> int:
         """Write once, gathering up to IOV_MAX pieces; see TransportLayer."""
-        if self._sendmsg is None:
-            return self._write_joined(chunks)
-        try:
-            return self._sendmsg(chunks if len(chunks) <= IOV_MAX else chunks[:IOV_MAX])
-        except BlockingIOError:
-            return 0
+        return self._write(self._sendmsg, chunks)
 
     def write_on(self, chunks: Sequence[Buffer]) -> int:
         """Write as long as the peer reads; see TransportLayer."""
-        if self._sendmsg_on is None:
-            return self.write_chunks(chunks)
-        try:
-            return self._sendmsg_on(chunks if len(chunks) <= IOV_MAX else chunks[:IOV_MAX])
-        except BlockingIOError:
-            return 0
+        return self._write(self._sendmsg_on, chunks)
 
-    def _write_joined(self, chunks: Sequence[Buffer]) -> int:
+    def _write(self, sendmsg: Callable[[Sequence[Buffer]], int] | None, chunks: Sequence[Buffer]) -> int:
+        if len(chunks) > IOV_MAX:
+            chunks = chunks[:IOV_MAX]
         try:
-            return self.sock.send(b"".join(chunks[:IOV_MAX]))
+            return self.sock.send(b"".join(chunks)) if sendmsg is None else sendmsg(chunks)
         except BlockingIOError:
             return 0
 
