@@ -95,7 +95,9 @@ class ProducerMetadata:
         self._on_snapshot = on_snapshot
         self._take_used = take_used
         self._take(Cluster(nodes=self._nodes_to_ask))
-        self._is_new_start = False  # the bootstrap addresses are asked again: another cluster may answer
+        # How often the bootstrap addresses were asked again, and up to which of them they have answered: until then
+        # another cluster may.
+        self._start_count = self._answered_start_count = 0
         self._steps_back: Mapping[tuple[str, int], int] = {}  # see metadata_response.Merged
         self._topic_errors: dict[str, ErrorCode] = {}       # replaced as a whole; read without the lock
         self._unknown_topics = UnknownTopics()
@@ -373,14 +375,13 @@ class ProducerMetadata:
             is_partial = request is not None and request.is_partial
             merged = merge_response(
                 response, api_version, previous=self.cluster, topic_errors=self._topic_errors,
-                retain=self._topics.__contains__, is_partial=is_partial, is_new_start=self._is_new_start,
-                steps_back=self._steps_back)
+                retain=self._topics.__contains__, is_partial=is_partial,
+                is_new_start=self._start_count != self._answered_start_count, steps_back=self._steps_back)
             self._steps_back = merged.steps_back
             # A topic that was added while the request was under way still has to be asked for.
             self._need_partial_update = request is not None and request.request_version < self._request_version
             if not is_partial:
                 self._need_full_update = False
-                self._is_new_start = False
                 self._last_success_ms = now_ms
             self._need_full_update = self._need_full_update or merged.needs_refresh
             self._new_topics -= merged.topics_answered
@@ -388,6 +389,8 @@ class ProducerMetadata:
             self._note_unknown(merged.topics_answered, node_id, now_ms)
             self._last_answer, self._doubted_node = (merged.topics_answered, node_id), None
             self._take(merged.cluster)
+            if not is_partial:
+                self._answered_start_count = self._start_count
             self._nodes_to_ask = tuple(merged.cluster.nodes.values())
             self._update_version += 1
             self._failed_attempts = 0
@@ -483,7 +486,7 @@ class ProducerMetadata:
             else:
                 known = tuple(node for node_id, node in self.cluster.nodes.items() if node_id >= 0)
                 self._nodes_to_ask += known
-            self._is_new_start = True
+            self._start_count += 1
             self._request_full(True)
 
     def replace_bootstrap(self, addresses: Sequence[tuple[str, int]]) -> None:

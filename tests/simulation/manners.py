@@ -164,7 +164,9 @@ class Manners:
             self.complain(f"the client says {text!r} of node {connection_id}, and that was {explanation}")
         elif stated_ms is not None and not self.faults.tear_count and (  # a torn turn loses what it has read
                 explanation.waited_ms is None
-                or not 0 < stated_ms <= explanation.waited_ms + _TICKS_MS + self.faults.called_back_ms):
+                # The process may have stood still between a look at its clock and the bytes.
+                or not 0 < stated_ms <= (explanation.waited_ms + _TICKS_MS + self.faults.called_back_ms
+                                         + self.faults.frozen_ms)):
             self.complain(f"the client says {text!r} of node {connection_id}, and had waited {explanation.waited_ms} "
                           "ms")
 

@@ -370,7 +370,8 @@ class TransactionalCaller:
                 record.may_be_seen = True
                 try:
                     self._workload.wait(record.future.exception, self._chance.random())
-                    record.is_seen = record.row is None
+                    if record.row is None:
+                        self._workload.see(record)
                 except KafkaTimeoutError:
                     pass
 

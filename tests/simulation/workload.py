@@ -164,7 +164,7 @@ class Workload:
         self._told_number = 0
         self.judged: Counter[str] = Counter()
         self.given_up: set[bytes] = set()
-        self._epochs_before: dict[tuple[int, str, object, int], int] = {}
+        self._epochs_before: dict[tuple[int, str, object, int, int], int] = {}
         self._metrics_before: dict[int, dict[str, float]] = {}
         self._by_identity: dict[bytes, Sent] = {}
         self._silent_until_ms = 0
@@ -313,22 +313,23 @@ class Workload:
     def look_at_epochs(self, producer: Any) -> None:
         """Compare the leader epochs that a producer believes with those before: with topic ids none steps back.
 
-        Where all nodes are unreachable for long, or refuse us, or one says so, it forgets them all, and believes what
-        it hears first; and older nodes tell of none. An answer that is behind may bring back a topic that was made anew
-        since, whose epochs are forgotten by then.
+        Where no node can be reached it asks the bootstrap addresses again, and believes what it hears first; and older
+        nodes tell of no epochs. An answer that is behind may bring back a topic that was made anew since, whose epochs
+        are forgotten by then.
         """
-        parameters = self._parameters
-        forgets_after_ms = parameters.props["metadata.recovery.rebootstrap.trigger.ms"]
-        if (not parameters.has_topic_ids or parameters.node_versions or "metadata_error" in parameters.powers
-                or "odd_versions" in parameters.powers or forgets_after_ms < self._scheduler.now_ms
-                or (self._faults.fired["stale_metadata"]
-                    and (self._faults.fired["recreate_topic"] or self._faults.fired["refuse_login"]))):
+        parameters, metadata = self._parameters, producer._runtime.metadata
+        starts = metadata._start_count
+        if (not parameters.has_topic_ids or parameters.node_versions or "odd_versions" in parameters.powers
+                or starts != metadata._answered_start_count
+                or (self._faults.fired["stale_metadata"] and self._faults.fired["recreate_topic"])):
             return
-        cluster = producer._runtime.metadata.cluster
+        cluster = metadata.cluster
+        if starts != metadata._start_count:
+            return
         for topic in parameters.topics:
             table = cluster.table(topic)
             for index, info in table.by_index.items():
-                key = id(producer), topic, table.topic_id, index
+                key = id(producer), topic, table.topic_id, index, starts
                 before = self._epochs_before.get(key, -1)
                 self.judged["leader epochs"] += before >= 0
                 if info.leader_epoch < before:
@@ -513,10 +514,20 @@ class Workload:
         if "null_values" in self._parameters.powers and record.caller >= 0 and self._odd_chance.random() < 0.2:
             record.body = None
 
+    def see(self, record: Sent) -> None:
+        """Note that the application looked at an outcome.
+
+        Where the producer had ended before, it may have counted a failure that nobody had looked at by then.
+        """
+        if self.producer_of(record.caller)._runtime.life.tally._has_ended:
+            record.may_be_seen = True
+        else:
+            record.is_seen = True
+
     def _on_done(self, record: Sent) -> None:
         assert record.done_count is not None
         record.done_count += 1
-        record.is_seen = True
+        self.see(record)
         if not record.is_adding:  # else it may be done for long, and this call is the caller's own
             self._told_number += 1
             record.done_number = self._told_number
@@ -716,7 +727,7 @@ class Caller:
                 try:
                     self._workload.wait(record.future.exception,
                                         None if self._chance.random() < 0.7 else self._chance.random())
-                    record.is_seen = True
+                    self._workload.see(record)
                 except KafkaTimeoutError:
                     pass
 
@@ -778,7 +789,7 @@ class Caller:
             try:
                 workload.wait(future.result, self._chance.random() * 10)
                 for record in records:
-                    record.is_seen = True
+                    workload.see(record)
             except KafkaTimeoutError:
                 pass
 
