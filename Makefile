@@ -33,7 +33,7 @@ OF_BOTH_TWINS := tests/unit tests/property tests/contract tests/embedded tests/s
 OF_ONE_TWIN := $(addprefix --ignore=,tests/unit/broker tests/unit/cli tests/unit/protocol tests/unit/spark \
 	tests/unit/client tests/unit/transaction tests/unit/producer/config tests/unit/network/sasl \
 	tests/unit/network/test_key_store.py tests/unit/network/test_ssl_context.py \
-	$(addprefix tests/unit/test_,design.py model_broker.py mutants.py museum.py near.py readme.py skips.py type_checkers.py) \
+	$(addprefix tests/unit/test_,contributing.py design.py model_broker.py mutants.py museum.py near.py readme.py skips.py type_checkers.py) \
 	tests/property/test_protocol.py tests/contract/test_produce_codes.py \
 	$(wildcard tests/embedded/test_wire_*.py) $(wildcard tests/embedded/test_*_torture.py) \
 	$(addprefix tests/embedded/test_,acls.py advertised.py default_install.py descriptors.py doctor.py \

@@ -48,7 +48,8 @@ PYTHONS_TESTS = ("tests/unit", "tests/contract", NO_CODES,
                      "tests/unit/common/test_errors",  # how exceptions are pickled and shown
                      "tests/unit/test_public_namespace")),
                  *(f"--ignore=tests/unit/test_{name}.py" for name in (
-                     "design", "museum", "mutants", "model_broker", "readme", "skips", "type_checkers")))
+                     "contributing", "design", "museum", "mutants", "model_broker", "readme", "skips",
+                     "type_checkers")))
 # The Python half of Spark 4.0 leaves sockets for the garbage collector to close.
 SPARK_TESTS = ("tests/spark", "tests/unit/spark", "-W", "ignore::ResourceWarning")
 SPARK_3_5_TESTS = (*(f"tests/spark/test_{name}.py" for name in ("write", "sink", "connector")), "tests/unit/spark",
