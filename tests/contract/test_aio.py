@@ -302,9 +302,12 @@ def test_producer_when_another_loop_uses_it_then_it_is_refused(cluster: Cluster,
     assert len(cluster.log(topic)) == 1
 
 
-def test_loop_when_it_is_trios_then_the_error_says_so_and_what_it_advises_works(cluster: Cluster, topic: str) -> None:
+def test_loop_when_it_is_trios_then_the_error_says_so_and_what_it_advises_works(
+        cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """RuntimeError: no running event loop."""
     trio = pytest.importorskip("trio")
+    # Else its threads wait ten seconds for more work, and this test waits for their end.
+    monkeypatch.setattr("trio._core._thread_cache.IDLE_TIMEOUT", 0.1)
     words = r"trio's event loop, and pyproducer awaits in asyncio's.*trio\.to_thread\.run_sync\(future\.result\)"
 
     async def main(own: AsyncKafkaProducer, plain: KafkaProducer) -> int:

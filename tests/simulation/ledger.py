@@ -6,8 +6,9 @@ knows for each record whether any client could have told:
     twice      A copy of a record is excused where a broker had stored the record before it forgot the producer (or the
                topic was made anew), and no answer had said so to the client by then; or where the copy came with a
                request that had left the client before. Nothing else excuses one.
-    order      A broker that forgot takes any number as the first. The records that it had not yet, and that were sent
-               with lower numbers, may end behind what it took; they are named at that very moment.
+    order      A broker that forgot takes any number as the first, and so does one that lies about a producer's first
+               batch. The records that it had not yet, and that were sent with lower numbers, may end behind what it
+               took; they are named at that very moment.
 
 A broker that forgets after a silence, longer than the client's own, excuses nothing: nothing of it is noted here.
 
@@ -261,6 +262,8 @@ class Ledger(Witness):
         if self.is_lying:
             self.is_lying = False
             self.lied.update(identities(batch))
+            if batch.producer_id not in partition.producers:  # what comes behind it is the first of this producer's
+                self._forget((partition.topic, partition.topic_id, partition.index), batch.producer_id, None)
         elif stored is None and code == 0:
             self.repeated.update(identities(batch))
         if stored is None:
