@@ -158,8 +158,11 @@ class Sender:
         batches' states are believed: each is in its partition's list from its first record until it is done.
         """
         log.warning("A turn of the sender ended half way: all connections are made anew")
+        has_thawed = self._has_thawed(now_ms)  # first: it may not have come so far as to move deadlines by a pause
         self._metadata.failed_update(now_ms)  # what was asked for may be lost, and a bug is not to be met without pause
         self._begin_anew(now_ms, "a turn of the sender ended half way")
+        if has_thawed and self._freeze is not None:
+            self._freeze.acknowledge()
 
     def _has_thawed(self, now_ms: int) -> bool:
         """Whether nobody ran for longer than request.timeout.ms, until now."""

@@ -78,6 +78,29 @@ def test_freeze_when_a_request_is_on_its_way_then_it_is_sent_again_at_once_and_d
     world.close()
 
 
+def test_freeze_when_its_turn_ends_half_way_then_the_record_has_the_time_that_nobody_had() -> None:
+    """The connections were made anew, and what had been on its way failed: its time was over, by the clock."""
+    world = FreezingWorld(**{"delivery.timeout.ms": DELIVERY_TIMEOUT_MS})
+    world.begin()
+    world.is_silent = True
+    future = world.send(b"second", 0)
+    world.turn()
+    (connected,) = world.selectors
+
+    def stopped(timeout_ms: int, now_ms: int, **how: bool) -> int:
+        world.clock.advance(FREEZE_MS)
+        raise MemoryError("no room for what was read")
+
+    connected.poll = stopped  # type: ignore[method-assign]
+    world.turn()
+    assert not future.done()
+    world.is_silent = False
+    assert future.result(30).offset == 1
+    assert world.stored[0] == [b"first", b"second"]
+    assert len(world.selectors) == 2, "and not a third time, for the pause"
+    world.close()
+
+
 def test_freeze_when_the_answer_came_meanwhile_then_it_is_believed_and_nothing_is_sent_twice() -> None:
     world = FreezingWorld(**{"enable.idempotence": False, "acks": "1"})
     world.begin()
