@@ -388,9 +388,7 @@ class ProducerMetadata:
             self._topic_errors = merged.topic_errors
             self._note_unknown(merged.topics_answered, node_id, now_ms)
             self._last_answer, self._doubted_node = (merged.topics_answered, node_id), None
-            self._take(merged.cluster)
-            if not is_partial:
-                self._answered_start_count = self._start_count
+            self._take(merged.cluster, answers_start=not is_partial)
             self._nodes_to_ask = tuple(merged.cluster.nodes.values())
             self._update_version += 1
             self._failed_attempts = 0
@@ -518,8 +516,10 @@ class ProducerMetadata:
         if was_at_start:
             self._take(Cluster(nodes=self._nodes_to_ask))
 
-    def _take(self, cluster: Cluster) -> None:
+    def _take(self, cluster: Cluster, *, answers_start: bool = False) -> None:
         self.cluster: Cluster = cluster  # replaced as a whole; read without the lock
+        if answers_start:
+            self._answered_start_count = self._start_count
         self._on_snapshot(cluster)
 
     def _note_unknown(self, answered: Iterable[str], node_id: int, now_ms: int) -> None:

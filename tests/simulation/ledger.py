@@ -186,6 +186,7 @@ class Ledger(Witness):
         handed: The Produce requests, in order.
         appends: What logs took, in order.
         forgettings: In order.
+        lies: About a producer's first batch: as a forgetting, but no reason for a second copy.
         confirmed: Records of which the client heard that they are stored, and by which answer first.
         in_time: Those of which it did so before the application was told anything: that is what it must be told.
         lied: Records that a broker called stored, and did not store.
@@ -201,6 +202,7 @@ class Ledger(Witness):
         self.handed: list[Handed] = []
         self.appends: list[Append] = []
         self.forgettings: list[Forgetting] = []
+        self.lies: list[Forgetting] = []
         self.confirmed: dict[bytes, Handed] = {}
         self.in_time: set[bytes] = set()
         self.lied: set[bytes] = set()
@@ -263,7 +265,10 @@ class Ledger(Witness):
             self.is_lying = False
             self.lied.update(identities(batch))
             if batch.producer_id not in partition.producers:  # what comes behind it is the first of this producer's
-                self._forget((partition.topic, partition.topic_id, partition.index), batch.producer_id, None)
+                log = partition.topic, partition.topic_id, partition.index
+                lie = Forgetting(self.next_number(), log, batch.producer_id, is_topic_new=False, doubtful=frozenset())
+                self.lies.append(lie)
+                self._open[log].append(lie)
         elif stored is None and code == 0:
             self.repeated.update(identities(batch))
         if stored is None:
@@ -404,4 +409,5 @@ class Ledger(Witness):
 
     def passed(self, log: LogKey) -> list[set[bytes]]:
         """Return the records of a log that may be behind later ones, by the forgetting that makes it so."""
-        return [forgetting.passed for forgetting in self.forgettings if forgetting.log == log and forgetting.passed]
+        return [forgetting.passed for forgetting in (*self.forgettings, *self.lies)
+                if forgetting.log == log and forgetting.passed]

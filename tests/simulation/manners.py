@@ -165,8 +165,8 @@ class Manners:
         elif stated_ms is not None and not self.faults.tear_count and (  # a torn turn loses what it has read
                 explanation.waited_ms is None
                 # The process may have stood still between a look at its clock and the bytes.
-                or not 0 < stated_ms <= (explanation.waited_ms + _TICKS_MS + self.faults.called_back_ms
-                                         + self.faults.frozen_ms)):
+                or not 0 < stated_ms <= explanation.waited_ms + _TICKS_MS + self.faults.called_back_ms + max(
+                    (ms for _, ms in self.faults.freezes), default=0)):
             self.complain(f"the client says {text!r} of node {connection_id}, and had waited {explanation.waited_ms} "
                           "ms")
 

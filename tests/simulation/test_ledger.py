@@ -54,6 +54,12 @@ class Story:
         self.ledger.on_read(READER, handed, 0)
         self.ledger.on_poll(READER)
 
+    def lie(self, handed: Handed) -> None:
+        """Say of a batch that it is stored, and do not store it."""
+        self.ledger.is_lying = True
+        (_, _, batch), = handed.contents()
+        self.ledger.on_batch(self.cluster.partition("t", 0), batch, None, 0)
+
     def forget(self) -> None:
         self.ledger.on_forget("t", 0, PRODUCER_ID)
         self.cluster.forget_producer("t", 0, PRODUCER_ID)
@@ -145,6 +151,19 @@ def test_order_when_the_broker_takes_a_later_batch_first_then_those_before_it_ar
     assert story.arrive(fourth) == 0
     assert story.passed() == {b"0.2 b"}
     assert story.ledger.passed(("t", story.cluster.topic_id("t"), 0)) == [{b"0.2 b"}]
+
+
+def test_order_when_a_broker_lied_about_the_first_batch_then_those_before_the_next_are_passed_and_no_copy_is_excused(
+        story: Story) -> None:
+    first, _, third = story.hand(0, b"0.1 a"), story.hand(1, b"0.2 b"), story.hand(2, b"0.3 c")
+    story.lie(first)
+    story.hear(first)
+    story.told.add(b"0.1 a")
+    assert story.arrive(third) == 0
+    assert story.ledger.passed(("t", story.cluster.topic_id("t"), 0)) == [{b"0.2 b"}]
+    story.cluster.forget_producer("t", 0, PRODUCER_ID)  # without a word: a model that is wrong
+    assert story.arrive(story.hand(2, b"0.3 c")) == 0
+    assert story.excused(b"0.3 c") == (1, 0)
 
 
 @pytest.mark.parametrize(("by_id", "passed"), [(False, {b"0.1 a"}), (True, set())])

@@ -440,6 +440,27 @@ def test_rebootstrap_when_hard_then_partitions_stay_without_leaders_and_lower_ep
     assert md.cluster.leader_for(TopicPartition("t", 0)).node_id == 2
 
 
+def test_rebootstrap_when_whoever_gets_the_snapshot_raises_then_the_start_is_answered_all_the_same():
+    """The next answer, of a broker that lags behind, took an epoch back."""
+    snapshots = []
+
+    def take(cluster):
+        snapshots.append(cluster)
+        if len(snapshots) == 4:
+            raise MemoryError
+
+    md = ProducerMetadata(refresh_backoff=ExponentialBackoff(100, 1000, jitter=0), metadata_max_age_ms=300_000,
+                          metadata_max_idle_ms=60_000, clock=ManualClock(), bootstrap=[("boot-1", 9092)],
+                          on_snapshot=take)
+    md.add("t", 0)
+    answer(md, 0, topic_row("t", 1, epoch=5))
+    md.rebootstrap(forget_leaders=True)
+    with pytest.raises(MemoryError):
+        answer(md, 500, topic_row("t", 1, epoch=7))
+    answer(md, 1000, topic_row("t", 2, epoch=6))
+    assert md.cluster.leader_for(TopicPartition("t", 0)).node_id == 1
+
+
 def test_describe_failure_when_no_broker_answered_then_each_address_says_why():
     md = metadata()
     md.add("orders", 0)
