@@ -314,14 +314,15 @@ class Workload:
         """Compare the leader epochs that a producer believes with those before: with topic ids none steps back.
 
         Where no node can be reached it asks the bootstrap addresses again, and believes what it hears first; and older
-        nodes tell of no epochs. An answer that is behind may bring back a topic that was made anew since, whose epochs
-        are forgotten by then.
+        nodes tell of no epochs. An answer that is behind may bring back a topic that was made anew since, or that was
+        said to be in error: its epochs are forgotten by then.
         """
         parameters, metadata = self._parameters, producer._runtime.metadata
         starts = metadata._start_count
         if (not parameters.has_topic_ids or parameters.node_versions or "odd_versions" in parameters.powers
                 or starts != metadata._answered_start_count
-                or (self._faults.fired["stale_metadata"] and self._faults.fired["recreate_topic"])):
+                or (self._faults.fired["stale_metadata"]
+                    and (self._faults.fired["recreate_topic"] or self._faults.fired["topic_error"]))):
             return
         cluster = metadata.cluster
         if starts != metadata._start_count:
