@@ -158,11 +158,9 @@ class Sender:
         batches' states are believed: each is in its partition's list from its first record until it is done.
         """
         log.warning("A turn of the sender ended half way: all connections are made anew")
-        has_thawed = self._has_thawed(now_ms)  # first: it may not have come so far as to move deadlines by a pause
+        self._has_thawed(now_ms)  # first: the turn may not have come so far as to move deadlines by a pause
         self._metadata.failed_update(now_ms)  # what was asked for may be lost, and a bug is not to be met without pause
         self._begin_anew(now_ms, "a turn of the sender ended half way")
-        if has_thawed and self._freeze is not None:
-            self._freeze.acknowledge()
 
     def _has_thawed(self, now_ms: int) -> bool:
         """Whether nobody ran for longer than request.timeout.ms, until now."""
@@ -170,10 +168,8 @@ class Sender:
 
     def _thaw(self, now_ms: int) -> None:
         """Begin with new connections, after time in which nobody ran: those there are may be dead without a word."""
-        assert self._freeze is not None, "it said so"
         self._wire.client.hear(now_ms)  # first: what was answered meanwhile was, whatever became of the connection
         self._begin_anew(now_ms, "the process could not run for longer than request.timeout.ms")
-        self._freeze.acknowledge()
 
     def _begin_anew(self, now_ms: int, why: str) -> None:
         self._wire.renew()
@@ -181,6 +177,8 @@ class Sender:
         for batch in self._accumulator.batches():
             self._completion.recover(batch, now_ms, why)
         self._accumulator.on_recovered()
+        if self._freeze is not None:
+            self._freeze.acknowledge()
 
     def abort(self, error: KafkaError) -> int:
         """Fail what is left, when the connections are closed; return how many records that were."""
