@@ -440,8 +440,7 @@ class Checker:
         for record in self._workload.records:
             if record.row is not None and record.future.done():
                 rows[id(record.future)].append(record)
-        unsure = {(forgetting.topic, forgetting.partition)
-                  for forgetting in (*self._ledger.forgettings, *self._ledger.lies)}
+        unsure = {(forgetting.topic, forgetting.partition) for forgetting in self._ledger.forgettings}
         for records in rows.values():
             metadata = records[0].future._metadata
             if len(metadata) != len(records) or not metadata.errors.keys() <= set(range(len(records))):

@@ -145,27 +145,30 @@ class Append(NamedTuple):
 
 
 class Forgetting:
-    """A broker forgot a producer in a partition, or the topic was made anew.
+    """A broker forgot a producer in a partition, or the topic was made anew, or it only said that it stored the first.
 
     Attributes:
         number: When.
         producer_id: Whom; None for all.
         log: Where producers are not known from then on.
         is_topic_new: Whether it is another log than before.
+        is_lie: Whether the broker never knew the producer: no reason for a second copy.
         doubtful: Records that were stored by then, and nobody had told the client.
         passed: Records that were on their way and not stored, when the broker took later ones as its first; also those
             of an ended connection that it took as its first, in an epoch that was over.
     """
 
-    __slots__ = ("begun", "doubtful", "is_topic_new", "log", "number", "partition", "passed", "producer_id", "topic")
+    __slots__ = ("begun", "doubtful", "is_lie", "is_topic_new", "log", "number", "partition", "passed", "producer_id",
+                 "topic")
 
-    def __init__(self, number: int, log: LogKey, producer_id: int | None, *, is_topic_new: bool,
-                 doubtful: frozenset[bytes]) -> None:
+    def __init__(self, number: int, log: LogKey, producer_id: int | None, *, is_topic_new: bool = False,
+                 is_lie: bool = False, doubtful: frozenset[bytes] = frozenset()) -> None:
         self.number = number
         self.topic, _, self.partition = log
         self.log = log
         self.producer_id = producer_id
         self.is_topic_new = is_topic_new
+        self.is_lie = is_lie
         self.doubtful = doubtful
         self.passed: set[bytes] = set()
         self.begun: set[int] = set()  # producers of whom it has stored something since
@@ -185,8 +188,7 @@ class Ledger(Witness):
     Attributes:
         handed: The Produce requests, in order.
         appends: What logs took, in order.
-        forgettings: In order.
-        lies: About a producer's first batch: as a forgetting, but no reason for a second copy.
+        forgettings: In order; lies about a producer's first batch among them.
         confirmed: Records of which the client heard that they are stored, and by which answer first.
         in_time: Those of which it did so before the application was told anything: that is what it must be told.
         lied: Records that a broker called stored, and did not store.
@@ -202,7 +204,6 @@ class Ledger(Witness):
         self.handed: list[Handed] = []
         self.appends: list[Append] = []
         self.forgettings: list[Forgetting] = []
-        self.lies: list[Forgetting] = []
         self.confirmed: dict[bytes, Handed] = {}
         self.in_time: set[bytes] = set()
         self.lied: set[bytes] = set()
@@ -265,10 +266,8 @@ class Ledger(Witness):
             self.is_lying = False
             self.lied.update(identities(batch))
             if batch.producer_id not in partition.producers:  # what comes behind it is the first of this producer's
-                log = partition.topic, partition.topic_id, partition.index
-                lie = Forgetting(self.next_number(), log, batch.producer_id, is_topic_new=False, doubtful=frozenset())
-                self.lies.append(lie)
-                self._open[log].append(lie)
+                self._add(Forgetting(self.next_number(), (partition.topic, partition.topic_id, partition.index),
+                                     batch.producer_id, is_lie=True))
         elif stored is None and code == 0:
             self.repeated.update(identities(batch))
         if stored is None:
@@ -314,10 +313,11 @@ class Ledger(Witness):
         batches = (self.cluster.partition(topic, index) if before is None else before).batches
         doubtful = frozenset(record for stored in batches if producer_id in (None, stored.producer_id)
                              for record in self._undecided(stored))
-        forgetting = Forgetting(self.next_number(), log, producer_id, is_topic_new=before is not None,
-                                doubtful=doubtful)
+        self._add(Forgetting(self.next_number(), log, producer_id, is_topic_new=before is not None, doubtful=doubtful))
+
+    def _add(self, forgetting: Forgetting) -> None:
         self.forgettings.append(forgetting)
-        self._open[log].append(forgetting)
+        self._open[forgetting.log].append(forgetting)
 
     def _undecided(self, batch: ProducedBatch | StoredBatch) -> Iterator[bytes]:
         for record in identities(batch):
@@ -401,7 +401,7 @@ class Ledger(Witness):
         """Return how many copies of a record beyond the first no client could have prevented."""
         topic, _, partition = copies[0].log
         forgettings = [forgetting for forgetting in self.forgettings
-                       if (forgetting.topic, forgetting.partition) == (topic, partition)]
+                       if (forgetting.topic, forgetting.partition) == (topic, partition) and not forgetting.is_lie]
         blind = sum(any(copy.handed is not None and copy.handed.number < forgetting.number < copy.number
                         for forgetting in forgettings if forgetting.concerns(copy.stored.producer_id))
                     for copy in copies[1:])
@@ -409,5 +409,4 @@ class Ledger(Witness):
 
     def passed(self, log: LogKey) -> list[set[bytes]]:
         """Return the records of a log that may be behind later ones, by the forgetting that makes it so."""
-        return [forgetting.passed for forgetting in (*self.forgettings, *self.lies)
-                if forgetting.log == log and forgetting.passed]
+        return [forgetting.passed for forgetting in self.forgettings if forgetting.log == log and forgetting.passed]

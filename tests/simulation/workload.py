@@ -325,7 +325,7 @@ class Workload:
                     and (self._faults.fired["recreate_topic"] or self._faults.fired["topic_error"]))):
             return
         cluster = metadata.cluster
-        if starts != metadata._start_count:
+        if starts != metadata._start_count:  # another one, meanwhile
             return
         for topic in parameters.topics:
             table = cluster.table(topic)
