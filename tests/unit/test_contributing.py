@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.test_design import paths_in
+
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = {name: (ROOT / name).read_text(encoding="ascii") for name in ("CONTRIBUTING.md", "SECURITY.md")}
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_path_when_named_then_it_is_there(name: str) -> None:
-    paths = [path for path in re.findall(r"[\w./-]+", TEXTS[name])
-             if re.search(r"\w/$|\.(?:md|py)$", path.rstrip("."))]
+    paths = paths_in(TEXTS[name])
     assert paths
-    assert [path for path in paths if not (ROOT / path.rstrip(".")).exists()] == []
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 def test_target_when_named_then_make_has_it() -> None:

@@ -23,10 +23,11 @@ from tests.unit.client.scripted_cluster import ScriptedCluster, topic_row
 BOOTSTRAP = [("boot-1", 9092), ("boot-2", 9093)]
 
 
-def metadata(*, clock=None, max_age_ms=300_000, max_idle_ms=60_000, backoff_ms=100) -> ProducerMetadata:
+def metadata(*, clock=None, max_age_ms=300_000, max_idle_ms=60_000, backoff_ms=100,
+             on_snapshot=lambda _cluster: None) -> ProducerMetadata:
     return ProducerMetadata(refresh_backoff=ExponentialBackoff(backoff_ms, max(backoff_ms, 1000), jitter=0),
                             metadata_max_age_ms=max_age_ms, metadata_max_idle_ms=max_idle_ms,
-                            clock=clock or ManualClock(), bootstrap=BOOTSTRAP)
+                            clock=clock or ManualClock(), bootstrap=BOOTSTRAP, on_snapshot=on_snapshot)
 
 
 def answer(md: ProducerMetadata, now_ms: int, *topics, version: int = 13) -> None:
@@ -449,9 +450,7 @@ def test_rebootstrap_when_whoever_gets_the_snapshot_raises_then_the_start_is_ans
         if len(snapshots) == 4:
             raise MemoryError
 
-    md = ProducerMetadata(refresh_backoff=ExponentialBackoff(100, 1000, jitter=0), metadata_max_age_ms=300_000,
-                          metadata_max_idle_ms=60_000, clock=ManualClock(), bootstrap=[("boot-1", 9092)],
-                          on_snapshot=take)
+    md = metadata(on_snapshot=take)
     md.add("t", 0)
     answer(md, 0, topic_row("t", 1, epoch=5))
     md.rebootstrap(forget_leaders=True)

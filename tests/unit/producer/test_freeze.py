@@ -57,14 +57,19 @@ class FreezingWorld(World):
         """Have a connection, a producer id and a record in the log."""
         assert self.send(b"first", 0).result(30).offset == 0
 
+    def send_into_silence(self) -> Any:
+        """Have a second record on its way, to a broker that does not answer."""
+        self.is_silent = True
+        future = self.send(b"second", 0)
+        self.turn()
+        return future
+
 
 def test_freeze_when_a_request_is_on_its_way_then_it_is_sent_again_at_once_and_does_not_expire() -> None:
     """The record expired at the thaw, though nobody had time to try it, and its outcome was unknown."""
     world = FreezingWorld(**{"delivery.timeout.ms": DELIVERY_TIMEOUT_MS})
     world.begin()
-    world.is_silent = True
-    future = world.send(b"second", 0)
-    world.turn()
+    future = world.send_into_silence()
     (connected,) = world.selectors
     world.freeze_in_next_poll(FREEZE_MS)
     world.turn()
@@ -82,9 +87,7 @@ def test_freeze_when_its_turn_ends_half_way_then_the_record_has_the_time_that_no
     """The connections were made anew, and what had been on its way failed: its time was over, by the clock."""
     world = FreezingWorld(**{"delivery.timeout.ms": DELIVERY_TIMEOUT_MS})
     world.begin()
-    world.is_silent = True
-    future = world.send(b"second", 0)
-    world.turn()
+    future = world.send_into_silence()
     (connected,) = world.selectors
 
     def stopped(timeout_ms: int, now_ms: int, **how: bool) -> int:
@@ -104,9 +107,7 @@ def test_freeze_when_its_turn_ends_half_way_then_the_record_has_the_time_that_no
 def test_freeze_when_the_answer_came_meanwhile_then_it_is_believed_and_nothing_is_sent_twice() -> None:
     world = FreezingWorld(**{"enable.idempotence": False, "acks": "1"})
     world.begin()
-    world.is_silent = True
-    future = world.send(b"second", 0)
-    world.turn()
+    future = world.send_into_silence()
     (connected,) = world.selectors
     world.freeze_in_next_poll(FREEZE_MS)
     world.turn()
@@ -123,9 +124,7 @@ def test_freeze_when_the_answer_came_meanwhile_then_it_is_believed_and_nothing_i
 def test_freeze_when_an_answer_asks_for_a_retry_then_the_record_has_the_time_that_nobody_had() -> None:
     world = FreezingWorld(**{"delivery.timeout.ms": DELIVERY_TIMEOUT_MS})
     world.begin()
-    world.is_silent = True
-    future = world.send(b"second", 0)
-    world.turn()
+    future = world.send_into_silence()
     (connected,) = world.selectors
     body = World.answer(world, world.produced[-1])
     world.stored[0].pop()
@@ -286,9 +285,7 @@ def test_callback_of_an_expired_record_when_it_takes_long_then_connections_stay_
 def test_suspend_when_the_clock_stood_still_then_connections_are_made_anew_and_deadlines_stay() -> None:
     world = FreezingWorld(**{"delivery.timeout.ms": DELIVERY_TIMEOUT_MS})
     world.begin()
-    world.is_silent = True
-    future = world.send(b"second", 0)
-    world.turn()
+    future = world.send_into_silence()
     world.clock.suspend(FREEZE_MS)
     while len(world.selectors) == 1:
         world.turn()
