@@ -405,10 +405,28 @@ class PartitionSequence:
         """Whether a batch with lower numbers is not decided: while that is missing, a broker refuses this one."""
         return self._oldest() is not batch
 
-    def has_outlived(self, batch: ProducerBatch, now_ms: int) -> bool:
-        """Whether a batch that may be in the log was sent so long ago that no broker knows it again by its numbers."""
-        return (batch.may_be_in_log and batch.first_sent_ms is not None
-                and now_ms - batch.first_sent_ms >= self._manager.memory_ms)
+    def why_not_again(self, batch: ProducerBatch, now_ms: int, topic_id: UUID | None) -> str | None:
+        """Say why the head of its partition, which may be in the log, is not sent again; None where it may be.
+
+        By its numbers no broker would know it again, and it would be stored a second time, or before others.
+
+        Args:
+            batch: The batch; it says which topic it was sent to last.
+            now_ms: Monotonic time, in ms.
+            topic_id: The topic that it would be sent to now; None where that is not known.
+        """
+        if batch.first_sent_ms is not None and now_ms - batch.first_sent_ms >= self._manager.memory_ms:
+            return ("it may be in the log, and was sent first so long ago that brokers may have forgotten producer id "
+                    f"{batch.producer_id} by now, and would store it a second time")
+        if topic_id is not None and batch.topic_id is not None and topic_id != batch.topic_id:
+            # A topic that was made anew knows no numbers, and takes any as the first.
+            for other in self._batches:
+                if other is batch:
+                    break
+                if not other.is_done:
+                    return ("it may be in the log of the topic of that name that was deleted, and in the new one it "
+                            "would overtake records before it, which wait for another epoch")
+        return None
 
     def is_known_to(self, batch: ProducerBatch) -> bool:
         """Whether the broker certainly knew us when a batch was sent first: what stands before that was stored lately.

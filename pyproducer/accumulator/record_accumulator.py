@@ -432,12 +432,13 @@ class RecordAccumulator:
             first = partition.head()
             if first is None:
                 continue
-            sequence = partition.sequence
-            if first.may_be_in_log and sequence is not None and sequence.has_outlived(first, now_ms):
-                expired.append(first)
-                continue
             topic, index = partition.topic_partition
             table = cluster.tables.get(topic)
+            sequence = partition.sequence
+            if first.may_be_in_log and sequence is not None and sequence.why_not_again(
+                    first, now_ms, None if table is None else table.topic_id) is not None:
+                expired.append(first)
+                continue
             info = None if table is None else table.by_index.get(index)
             if table is None or info is None or info.leader is None:
                 unknown_leader_topics.add(topic)

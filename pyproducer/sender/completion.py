@@ -119,18 +119,18 @@ class Completion:
             "while its first request was not answered" if batch.is_in_flight else "before it could be sent")
         why = self._metadata.describe_failure(batch.topic_partition.topic) if not batch.is_in_flight else ""
         last_error = f"; the last attempt failed with: {batch.last_error}" if batch.last_error is not None else ""
-        over = (f"{now_ms - batch.created_ms} ms passed since the batch was created, and delivery.timeout.ms is "
-                f"{self._delivery_timeout_ms}") if batch.has_reached_delivery_timeout(
-                    self._delivery_timeout_ms, now_ms) else (
-                        "it may be in the log, and was sent first so long ago that brokers may have forgotten producer "
-                        f"id {batch.producer_id} by now, and would store it a second time")
+        sequence = self._accumulator.sequence_of(batch)
+        over: str | None = (f"{now_ms - batch.created_ms} ms passed since the batch was created, and "
+                            f"delivery.timeout.ms is {self._delivery_timeout_ms}")
+        if sequence is not None and not batch.has_reached_delivery_timeout(self._delivery_timeout_ms, now_ms):
+            table = self._metadata.cluster.tables.get(batch.topic_partition.topic)
+            over = sequence.why_not_again(batch, now_ms, None if table is None else table.topic_id)
         error = KafkaTimeoutError(
             f"{batch.record_count} record(s) for {batch.topic_partition} expired {tried}: {over}"
             f"{last_error}{'. ' + why if why else ''}",
             phase="delivery", outcome=UNKNOWN if maybe_in_log else NOT_SENT)
         error.__cause__ = batch.last_error
         self.on_failed(error)
-        sequence = self._accumulator.sequence_of(batch)
         if sequence is not None:
             sequence.on_end(batch, BatchEnd.EXPIRED_ON_THE_WIRE if batch.is_in_flight else (
                 BatchEnd.EXPIRED_IN_DOUBT if maybe_in_log else BatchEnd.EXPIRED))

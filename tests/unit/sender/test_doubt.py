@@ -13,7 +13,7 @@ from tests.simulation.model_batch import ProducedBatch
 from tests.simulation.model_log import KAFKA_4_1, ModelPartition
 from tests.support.mock_client import MockClient
 from tests.support.serialized import append
-from tests.unit.sender.stepped_producer import SteppedProducer
+from tests.unit.sender.stepped_producer import SteppedProducer, metadata_response
 
 DAY_MS = 86_400_000
 
@@ -296,3 +296,66 @@ def test_numbers_when_a_turn_ends_while_a_split_batch_is_let_go_then_it_does_not
             producer.answer_all(base_offset=offset)
     assert not producer.incomplete()
     assert producer.accumulator.batches() == []
+
+
+def behind_one_that_stepped_aside(broker: Broker, version: int = 13) -> SteppedProducer:
+    """Record a was refused for good, b for it, and the answer for c was lost: the topic was deleted meanwhile."""
+    producer = started(broker, batch_size=1, version=version)
+    for name in "abc":
+        producer.append_told(name)
+    producer.turn()
+    producer.answer_all(code=ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
+    producer.answer_all(code=ErrorCode.UNKNOWN_TOPIC_ID)
+    producer.lose()
+    return producer
+
+
+def store_in(broker: Broker, producer: SteppedProducer) -> None:
+    for _ in range(20):
+        producer.turn(advance=50)
+        while producer.client.in_flight:
+            found = frames(producer.client)
+            if not found:  # a producer id
+                producer.client.answer({"throttle_time_ms": 0, "error_code": 0, "producer_id": 8, "producer_epoch": 0})
+                continue
+            producer.answer_all(code=broker.take(found[0]), base_offset=len(broker.model.batches) - 1)
+
+
+@pytest.mark.parametrize("is_made_anew", [True, False])
+def test_order_when_one_in_doubt_is_behind_one_that_stepped_aside_then_it_does_not_overtake_it_in_a_topic_made_anew(
+        is_made_anew: bool) -> None:
+    """The new topic knows no number, and takes any as the first: c stood before b."""
+    old = Broker()
+    producer = behind_one_that_stepped_aside(old)
+    broker = Broker() if is_made_anew else old
+    if is_made_anew:
+        producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=78)), 13, 0)
+    store_in(broker, producer)
+    assert producer.error_of("a").outcome == "rejected"
+    if is_made_anew:
+        assert broker.values() == [b"b"]
+        assert producer.error_of("c").outcome == "unknown"
+        assert "that was deleted" in str(producer.error_of("c"))
+        assert "overtake" in str(producer.error_of("c"))
+    else:
+        assert broker.values() == [b"s", b"b", b"c"], "the broker refused c by its number, and that decided it"
+    producer.append_told("d")
+    store_in(broker, producer)
+    assert broker.values()[-1] == b"d"
+    assert not producer.incomplete()
+
+
+@pytest.mark.parametrize("first_version", [12, 13])
+def test_order_when_nothing_waits_before_one_in_doubt_then_it_goes_to_a_topic_made_anew(first_version: int) -> None:
+    broker = Broker()
+    producer = started(broker, batch_size=1, version=first_version)
+    for name in "bc":
+        producer.append_told(name)
+    producer.turn()
+    producer.lose()
+    producer.lose()
+    new = Broker()
+    producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=78)), 13, 0)
+    store_in(new, producer)
+    assert new.values() == [b"b", b"c"]
+    assert [error for _, _, error in producer.told] == [None] * 3
