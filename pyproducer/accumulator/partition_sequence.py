@@ -406,7 +406,7 @@ class PartitionSequence:
         return self._oldest() is not batch
 
     def why_not_again(self, batch: ProducerBatch, now_ms: int, topic_id: UUID | None) -> str | None:
-        """Say why the head of its partition, which may be in the log, is not sent again; None where it may be.
+        """Say why a batch that waits and may be in the log is not sent again; None where it may be.
 
         By its numbers no broker would know it again, and it would be stored a second time, or before others.
 
@@ -423,7 +423,7 @@ class PartitionSequence:
             for other in self._batches:
                 if other is batch:
                     break
-                if not other.is_done:
+                if other.base_sequence == NO_SEQUENCE and not other.is_done:
                     return ("it may be in the log of the topic of that name that was deleted, and in the new one it "
                             "would overtake records before it, which wait for another epoch")
         return None

@@ -35,6 +35,7 @@ from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.waiting import is_owned, release_in_child
 from pyproducer.hotpath import HEADER_SIZE_BYTES, ORDER, Ledger
 from pyproducer.record.compression import Compressor, NoCompressor
+from pyproducer.record.layout import NO_SEQUENCE
 from pyproducer.transaction.transaction_manager import TransactionManager
 from pyproducer.transaction.transactions import OpenTransaction
 
@@ -523,7 +524,8 @@ class RecordAccumulator:
                 continue
             if only_due and self._wait_ms(partition.batches, first, now_ms, is_hurried=is_hurried):
                 continue
-            first.leader_epoch, first.topic_id = partition.leader_epoch, partition.topic_id
+            if first.base_sequence == NO_SEQUENCE:  # else they say where its last attempt went, until it goes again
+                first.leader_epoch, first.topic_id = partition.leader_epoch, partition.topic_id
             if drained and size_bytes + first.size_bytes > max_size_bytes:
                 self._drain_start[node_id] = partition.number  # it is the first next time
                 return drained, True
@@ -550,6 +552,7 @@ class RecordAccumulator:
             if sequence is not None:
                 sequence.on_drained(first, now_ms, timestamp_ms - first.open.max_timestamp)
             first.write_header()
+            first.leader_epoch, first.topic_id = partition.leader_epoch, partition.topic_id
             move(first, BatchState.DRAINED)
             size_bytes += batch_bytes
             drained.append(first)

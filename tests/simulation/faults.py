@@ -119,6 +119,7 @@ class Faults:
         called_back_ms: For how long callbacks waited for another producer than their own, in all.
         late_requests: Of which APIs the next request is lost, by the script, and how many ms later it comes.
         freezes: When that was, and for how long beyond the sleep that was to be, in ms.
+        recreated: Which topics were made anew, and when.
         failed_codecs: How many batches could not be compressed.
         healed_ms: When the world was well again; None before.
         is_healed: Whether nothing goes wrong any more.
@@ -150,6 +151,7 @@ class Faults:
         self.late_requests: dict[int, int] = {}
         self.throttled_ms: Counter[int] = Counter()
         self.freezes: list[tuple[int, int]] = []
+        self.recreated: list[tuple[str, int]] = []
         self.healed_ms: int | None = None
         self.is_healed = False
         self.ends_turns = False
@@ -336,6 +338,7 @@ class Faults:
         """Make a topic anew."""
         before = self.cluster.topics[topic]
         self.cluster.recreate_topic(topic)
+        self.recreated.append((topic, self._scheduler.now_ms))
         self.ledger.on_recreated(topic, before)
 
     def fence(self, topic: str, partition: int) -> None:

@@ -88,8 +88,9 @@ class Patience:
         for record in self._records:
             error = record.told_error
             if record.row is not None or record.value in self._given_up or not _is_given_up(error) or (
-                    error.outcome == UNKNOWN and self._faults.clock.slept_ms >= _MEMORY_MS):
-                continue  # in doubt, and sent first before a sleep for which brokers remember nobody
+                    error.outcome == UNKNOWN and (self._faults.clock.slept_ms >= _MEMORY_MS
+                                                  or self._was_made_anew(record))):
+                continue  # in doubt, and sent first before a sleep for which brokers remember nobody, or to another log
             # An exception may have struck send() behind the record's acceptance: then nobody has its future.
             since_ms = record.sent_ms if record.future is None else began_ms[id(record.future._result)]
             if record.value in mates:
@@ -109,6 +110,11 @@ class Patience:
             if took_ms < self._props["delivery.timeout.ms"]:
                 self._wrong.append(f"{record} failed after {took_ms} ms, before delivery.timeout.ms was over: "
                                    f"{error!r}")
+
+    def _was_made_anew(self, record: Sent) -> bool:
+        """Whether the topic of a record was another one when it was sent: what is in doubt there may not go on."""
+        return any(topic == record.topic and record.sent_ms <= at_ms <= record.told_ms
+                   for topic, at_ms in self._faults.recreated)
 
     def _moves_deadlines(self, ended_ms: int) -> bool:
         """Whether all producers move their deadlines by a freeze that ended then.

@@ -356,6 +356,30 @@ def test_order_when_nothing_waits_before_one_in_doubt_then_it_goes_to_a_topic_ma
     producer.lose()
     new = Broker()
     producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=78)), 13, 0)
+    producer.turn(advance=100)
+    assert len(producer.client.in_flight) == 1, "c waits for what becomes of b"
+    for _ in range(3):
+        producer.turn()
     store_in(new, producer)
     assert new.values() == [b"b", b"c"]
     assert [error for _, _, error in producer.told] == [None] * 3
+
+
+def test_order_when_one_in_doubt_waited_behind_another_then_it_is_known_where_it_was_sent_to() -> None:
+    """Record d is in doubt, too, and before all of them: while it is on its way to the new topic, nothing else is."""
+    producer = started(Broker(), batch_size=1, version=13)
+    for name in "dabc":
+        producer.append_told(name)
+    producer.turn()
+    producer.lose(request=producer.client.in_flight[0])
+    producer.answer_all(code=ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
+    producer.answer_all(code=ErrorCode.UNKNOWN_TOPIC_ID)
+    producer.lose()
+    producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=78)), 13, 0)
+    producer.turn(advance=100)
+    producer.turn()
+    assert [values[0][:1] for *_, values in producer.batches_on_wire() if values[0]] == [b"d"]
+    new = Broker()
+    store_in(new, producer)
+    assert new.values() == [b"d", b"b"]
+    assert producer.error_of("c").outcome == "unknown"
