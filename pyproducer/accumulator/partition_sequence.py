@@ -408,7 +408,8 @@ class PartitionSequence:
     def why_not_again(self, batch: ProducerBatch, now_ms: int, topic_id: UUID | None) -> str | None:
         """Say why a batch that waits and may be in the log is not sent again; None where it may be.
 
-        By its numbers no broker would know it again, and it would be stored a second time, or before others.
+        By its numbers no broker would know it again, and it would be stored a second time, or before others. A topic
+        that was made anew is seen where brokers tell topic ids, and metadata is not behind.
 
         Args:
             batch: The batch; it says which topic it was sent to last.

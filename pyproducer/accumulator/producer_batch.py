@@ -283,6 +283,7 @@ class ProducerBatch:
             batch.story.follow(self.story)
             batch.attempts = self.attempts
             batch.may_be_in_log = self.may_be_in_log
+            batch.topic_id = self.topic_id
             batch.retry_at_ms = self.retry_at_ms
             batch.reserved_bytes = share_bytes
             end = begin + batch.record_count

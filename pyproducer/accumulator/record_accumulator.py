@@ -65,7 +65,8 @@ class ReadyCheckResult(NamedTuple):
 
     Attributes:
         expired: Batches whose delivery.timeout.ms passed, wherever they are, and those in doubt that no broker would
-            know again; they are sealed.
+            know again; they are sealed. With any, look again when they are told: of their partitions the rest says
+            nothing.
         next_expiry_delay_ms: Until the next one expires; never less than a batch opened now has.
         ready_nodes: Those that lead a partition with something to send now.
         partitions: For each node the partitions that it leads and that hold something to send, now or later.
@@ -424,7 +425,10 @@ class RecordAccumulator:
                 continue
             expiry_ms = batches[0].created_ms + self._delivery_timeout_ms
             if expiry_ms <= now_ms:
+                found = len(expired)
                 expiry_ms = self._seal_expired(partition, now_ms, expired)
+                if len(expired) > found:
+                    continue  # what waits behind them is looked at when they are told
             next_expiry_ms = min(next_expiry_ms, expiry_ms)
             last = batches[-1]
             if last.has_grown and now_ms - last.created_ms > self._spread_ms and last.state is BatchState.OPEN:

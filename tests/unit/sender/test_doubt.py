@@ -27,11 +27,12 @@ def sequence_of(producer: SteppedProducer, partition: int = 0) -> PartitionSeque
 class Broker:
     """One partition by Kafka 4.1's rules, which also takes frames that come late."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int = 10**6) -> None:
         self.model = ModelPartition("t", uuid.UUID(int=77), 0, 1)
+        self.most_bytes = most_bytes
 
     def take(self, frame: bytes) -> int:
-        return self.model.append(ProducedBatch(frame, 12), node_id=1, now_ms=0, max_message_bytes=10**6,
+        return self.model.append(ProducedBatch(frame, 12), node_id=1, now_ms=0, max_message_bytes=self.most_bytes,
                                  idempotence=KAFKA_4_1).error_code
 
     def values(self) -> list[bytes | None]:
@@ -383,3 +384,93 @@ def test_order_when_one_in_doubt_waited_behind_another_then_it_is_known_where_it
     store_in(new, producer)
     assert new.values() == [b"d", b"b"]
     assert producer.error_of("c").outcome == "unknown"
+
+
+def test_order_when_the_one_in_doubt_is_split_then_its_parts_know_where_it_was_sent_to() -> None:
+    producer = started(Broker(), batch_size=500, version=13)
+    for name in "ab":
+        producer.append_told(name)
+        producer.accumulator.seal(producer.incomplete()[-1])
+    for name in "cd":
+        producer.append_told(name)
+    producer.turn()
+    producer.answer_all(code=ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
+    producer.answer_all(code=ErrorCode.NOT_ENOUGH_REPLICAS)
+    producer.lose()
+    producer.accumulator._batch_size_bytes = 120
+    producer.turn(advance=100)
+    producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)  # the limit of the old topic was lowered
+    new = Broker()
+    producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=78)), 13, 0)
+    store_in(new, producer)
+    assert new.values() == [b"b"]
+    assert [producer.error_of(name).outcome for name in "cd"] == ["unknown", "unknown"]
+
+
+def test_order_when_a_part_steps_aside_in_the_new_topic_then_the_one_behind_it_in_doubt_of_the_old_one_stays() -> None:
+    producer = started(Broker(), batch_size=500, version=13)
+    producer.append_told("b", value=b"b" * 200)
+    producer.append_told("B", value=b"B" * 40)
+    producer.accumulator.seal(producer.incomplete()[-1])
+    producer.append_told("c")
+    producer.turn()
+    producer.answer_all(code=ErrorCode.UNKNOWN_TOPIC_ID)
+    producer.lose()
+    new = Broker(most_bytes=250)
+    producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=78)), 13, 0)
+    producer.accumulator._batch_size_bytes = 120
+    store_in(new, producer)
+    assert new.values() == [b"B"]
+    assert producer.error_of("b").outcome == "rejected"
+    assert producer.error_of("c").outcome == "unknown"
+
+
+@pytest.mark.parametrize("later_ms", [0, 30])
+def test_order_when_the_one_before_is_on_its_way_to_the_new_topic_then_the_one_in_doubt_follows(later_ms: int) -> None:
+    producer = started(Broker(), batch_size=1, version=13)
+    for name in "bc":
+        producer.append_told(name)
+    producer.turn()
+    producer.lose()
+    producer.clock.advance(later_ms)
+    producer.lose()
+    new = Broker()
+    producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=78)), 13, 0)
+    producer.turn(advance=100 - later_ms)
+    producer.turn(advance=1)
+    store_in(new, producer)
+    assert [error for _, _, error in producer.told] == [None] * 3
+    assert new.values() == [b"b", b"c"]
+
+
+def test_expiry_when_the_one_that_waits_before_expires_then_the_one_in_doubt_goes() -> None:
+    """One look found both: that b had expired, and that c would overtake it."""
+    producer = started(Broker(), batch_size=1, version=13)
+    producer.append_told("a")
+    producer.append_told("b")
+    producer.clock.advance(200)
+    producer.append_told("c")
+    producer.turn()
+    producer.answer_all(code=ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
+    producer.answer_all(code=ErrorCode.UNKNOWN_TOPIC_ID)
+    producer.lose()
+    producer.client.is_ready_now = False
+    for _ in range(17):
+        producer.turn(advance=100)
+    producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=78)), 13, 0)
+    producer.turn(advance=110)
+    producer.client.is_ready_now = True
+    producer.turn(advance=1)
+    assert producer.told_names() == ["s", "a", "b"]
+    assert [values[0][:1] for *_, values in producer.batches_on_wire() if values[0]] == [b"c"]
+
+
+def test_expiry_when_a_batch_is_over_for_two_reasons_then_it_is_counted_once() -> None:
+    producer = behind_one_that_stepped_aside(Broker())
+    producer.client.is_ready_now = False
+    for _ in range(19):
+        producer.turn(advance=100)
+    producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=78)), 13, 0)
+    producer.turn(advance=110)
+    assert producer.told_names() == ["s", "a", "b", "c"]
+    assert producer.registry.producer.record_error_total == 3
