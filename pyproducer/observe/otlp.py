@@ -31,22 +31,48 @@ def is_available() -> bool:
         return False
 
 
+class Told:
+    """What totals were when they were told last, whoever asked: from there on the next delta counts.
+
+    Args:
+        began_ns: When totals began, ns since 1970.
+
+    Attributes:
+        began_ns: As given.
+        values: By group, name and tags.
+        at_ns: When that was, ns since 1970.
+    """
+
+    def __init__(self, began_ns: int) -> None:
+        self.began_ns = began_ns
+        self.values: dict[tuple[str, str, tuple[tuple[str, str], ...]], float] = {}
+        self.at_ns = began_ns
+        self._before = self.values, self.at_ns
+
+    def tell(self, values: dict[tuple[str, str, tuple[tuple[str, str], ...]], float], now_ns: int) -> None:
+        """Note what is told now."""
+        self._before = self.values, self.at_ns
+        self.values, self.at_ns = values, now_ns
+
+    def take_back(self) -> None:
+        """Nobody took what was told last: the next one tells it."""
+        self.values, self.at_ns = self._before
+
+
 class OtlpWriter:
     """Writes the numbers that a broker asked for.
 
     Args:
         requested: Prefixes of names; "*" or an empty one is all, none at all is nothing.
         is_delta: Whether totals are told as what came since the last push.
-        began_ns: When totals began, ns since 1970.
+        told: What was told before.
     """
 
-    def __init__(self, requested: Sequence[str], *, is_delta: bool, began_ns: int) -> None:
+    def __init__(self, requested: Sequence[str], *, is_delta: bool, told: Told) -> None:
         # Kafka 4 says all as "*", the KIP as "".
         self._requested = (_ALL,) if "*" in requested else tuple(requested)
         self._is_delta = is_delta
-        self._began_ns = began_ns
-        self._last: dict[tuple[str, str, tuple[tuple[str, str], ...]], float] = {}
-        self._last_ns = began_ns
+        self._told = told
 
     def write(self, metrics: Iterable[Metric], now_ns: int) -> bytes:
         """Return the bytes of a MetricsData."""
@@ -55,36 +81,39 @@ class OtlpWriter:
         data = metrics_pb2.MetricsData()
         scope = data.resource_metrics.add().scope_metrics.add()
         by_name: dict[str, Any] = {}
-        before, seen = self._last, {}
+        told, seen = self._told, {}
         for metric in metrics:
+            if metric.group == PARTITION:
+                continue
             name = otlp_name(metric.group, metric.name)
-            if metric.group == PARTITION or not name.startswith(self._requested):
+            is_total = metric.kind is Kind.TOTAL
+            value = float(metric.value)
+            if is_total:  # also where nobody wants it just now
+                key = metric.group, metric.name, tuple(sorted(metric.tags.items()))
+                seen[key], last = value, told.values.get(key, 0.0)
+                if self._is_delta:
+                    value = value - last if value >= last else value  # its row began anew
+            if not name.startswith(self._requested):
                 continue
             found = by_name.get(name)
             if found is None:
                 found = by_name[name] = scope.metrics.add()
                 found.name, found.description = name, metric.text
-                if metric.kind is Kind.TOTAL:
+                if is_total:
                     found.sum.is_monotonic = True
                     found.sum.aggregation_temporality = (
                         metrics_pb2.AGGREGATION_TEMPORALITY_DELTA if self._is_delta
                         else metrics_pb2.AGGREGATION_TEMPORALITY_CUMULATIVE)
-            is_total = metric.kind is Kind.TOTAL
             point = (found.sum if is_total else found.gauge).data_points.add()
             point.time_unix_nano = now_ns
-            value = float(metric.value)
             if is_total:
-                point.start_time_unix_nano = self._last_ns if self._is_delta else self._began_ns
-                if self._is_delta:
-                    key = metric.group, metric.name, tuple(sorted(metric.tags.items()))
-                    last = before.get(key, 0.0)
-                    seen[key], value = value, value - last if value >= last else value  # its row began anew
+                point.start_time_unix_nano = told.at_ns if self._is_delta else told.began_ns
             point.as_double = value
             for tag, text in metric.tags.items():
                 if tag not in _LEFT_OUT:
                     attribute = point.attributes.add()
                     attribute.key, attribute.value.string_value = tag.replace("-", "_"), text
-        self._last_ns, self._last = now_ns, seen
+        told.tell(seen, now_ns)
         written: bytes = data.SerializeToString()
         return written
 

@@ -21,7 +21,7 @@ from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError, UnsupportedVersionError
 from pyproducer.common.sender_log import SenderLog, sender_log
-from pyproducer.observe.otlp import OtlpWriter
+from pyproducer.observe.otlp import OtlpWriter, Told
 from pyproducer.observe.registry import Registry
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.compression import compressor_for
@@ -45,7 +45,7 @@ _FOR_GOOD = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST, ErrorCode
 class Subscription:
     """What a broker wants."""
 
-    def __init__(self, body: Mapping[str, Any], now_ns: int) -> None:
+    def __init__(self, body: Mapping[str, Any], told: Told) -> None:
         self.subscription_id: int = body["subscription_id"]
         given_ms: int = body["push_interval_ms"]
         self.interval_ms: int = given_ms if given_ms > 0 else _DEFAULT_INTERVAL_MS
@@ -53,7 +53,7 @@ class Subscription:
         self.compressions: tuple[int, ...] = tuple(body["accepted_compression_types"])
         self.wants_any: bool = bool(body["requested_metrics"])
         self.writer: OtlpWriter = OtlpWriter(body["requested_metrics"], is_delta=body["delta_temporality"],
-                                             began_ns=now_ns)
+                                             told=told)
 
 
 class Telemetry:
@@ -83,7 +83,7 @@ class Telemetry:
         self._subscription: Subscription | None = None
         self._asked_by: KafkaClient | None = None  # the client that has a request on its way
         self._says_goodbye = False
-        self._began_ns = 1_000_000 * clock.timestamp_ms()
+        self._told = Told(1_000_000 * clock.timestamp_ms())  # by all subscriptions together
 
     def step(self, now_ms: int) -> int:
         """Do what is due; return how long until this must be called again, in ms."""
@@ -137,6 +137,7 @@ class Telemetry:
         return {"client_instance_id": self.instance_id or _NO_ID}
 
     def _push(self, client: KafkaClient, node_id: int, subscription: Subscription, now_ms: int) -> None:
+        self.due_ms = now_ms + subscription.interval_ms  # also where its client is thrown away, and no answer comes
         payload, compression = b"", 0
         if subscription.wants_any:
             try:
@@ -150,7 +151,7 @@ class Telemetry:
             if len(payload) > subscription.max_bytes:
                 log.warning("Metrics for brokers have %d bytes, and node %d takes %d at most: they are not sent",
                             len(payload), node_id, subscription.max_bytes)
-                self.due_ms = now_ms + subscription.interval_ms
+                self._told.take_back()
                 return
         body = {"client_instance_id": self.instance_id or _NO_ID, "subscription_id": subscription.subscription_id,
                 "terminating": self._says_goodbye, "compression_type": compression, "metrics": payload}
@@ -174,7 +175,7 @@ class Telemetry:
             self._on_error(code, body["error_code"], response, now_ms)
         elif response.request.api_key is ApiKeys.GET_TELEMETRY_SUBSCRIPTIONS:
             self.instance_id = body["client_instance_id"]
-            self._subscription = subscription = Subscription(body, self._began_ns)
+            self._subscription = subscription = Subscription(body, self._told)
             # Java's: all clients of a cluster that starts would push at once.
             self.due_ms = now_ms + int(subscription.interval_ms * self._uniform(0.5, 1.5))
             if not subscription.wants_any:
@@ -183,6 +184,8 @@ class Telemetry:
             self.due_ms = now_ms + self._subscription.interval_ms
 
     def _on_error(self, code: ErrorCode, number: int, response: ClientResponse, now_ms: int) -> None:
+        if response.request.api_key is ApiKeys.PUSH_TELEMETRY:
+            self._told.take_back()
         if code in _FOR_GOOD:
             log.warning("Node %s refused metrics with %s (%d): no more are sent", response.destination, code.name,
                         number)

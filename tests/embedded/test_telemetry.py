@@ -16,7 +16,7 @@ from pyproducer.broker.apis import get_telemetry_subscriptions
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.sender_log import SenderLog
-from pyproducer.observe.otlp import OtlpWriter
+from pyproducer.observe.otlp import OtlpWriter, Told
 from pyproducer.observe.registry import Registry
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.compression import compressor_for
@@ -239,7 +239,7 @@ def test_start_of_a_sum_when_it_is_told_again_then_a_delta_begins_where_the_last
     """OpenTelemetry's model: deltas join without a gap or an overlap, and a cumulative sum began once."""
     registry = Registry("app", now_ms=0)
     registry.ledger.topic_row("t").record_error_total += 1
-    writer = OtlpWriter(["*"], is_delta=is_delta, began_ns=7)
+    writer = OtlpWriter(["*"], is_delta=is_delta, told=Told(7))
 
     def times(now_ns: int) -> tuple[int, int]:
         found = read({"compression_type": 0, "metrics": writer.write(registry.collect(10), now_ns)})
@@ -254,7 +254,8 @@ def test_delta_when_a_topics_row_goes_and_comes_back_then_it_is_never_below_0_an
     """It was -97: the row began anew at 0, and the writer remembered the old one, for ever."""
     registry, live = Registry("app", window_ms=1, now_ms=0), {"t"}
     registry.live_topics(lambda: live)
-    writer = OtlpWriter(["*"], is_delta=True, began_ns=0)
+    told = Told(0)
+    writer = OtlpWriter(["*"], is_delta=True, told=told)
 
     def push(now_ms: int) -> list[float]:
         found = read({"compression_type": 0, "metrics": writer.write(registry.collect(now_ms), now_ms)})
@@ -262,11 +263,11 @@ def test_delta_when_a_topics_row_goes_and_comes_back_then_it_is_never_below_0_an
 
     registry.ledger.topic_row("t").record_error_total += 100
     assert push(10) == [100]
-    size = len(writer._last)
+    size = len(told.values)
     live.clear()
     registry.roll(100)
     assert push(110) == []
-    assert len(writer._last) < size
+    assert len(told.values) < size
     live.add("t")
     registry.ledger.topic_row("t").record_error_total += 3
     assert push(210) == [3]
@@ -275,6 +276,57 @@ def test_delta_when_a_topics_row_goes_and_comes_back_then_it_is_never_below_0_an
     live.add("t")
     registry.ledger.topic_row("t").record_error_total += 2
     assert push(310) == [2], "it came back before a push saw that it had gone"
+
+
+def test_push_when_its_client_was_thrown_away_then_the_next_one_comes_an_interval_later(
+        pushing: tuple[Polled, Telemetry]) -> None:
+    """It came at once, and brokers answer that with THROTTLING_QUOTA_EXCEEDED where they took the first."""
+    _client, telemetry = pushing
+    fresh: Any = Polled()
+    telemetry._wire.client = fresh
+    assert telemetry.step(520) == 990
+    telemetry.step(1_510)
+    assert [request.api_key for request in fresh.sent] == [ApiKeys.PUSH_TELEMETRY]
+
+
+def sent_totals(client: Polled) -> list[float]:
+    """What each push says of the errors of topic t."""
+    return [sum(point.as_double for point in read(request.build(0)).get(
+        "org.apache.kafka.producer.topic.record.error.total", ()))
+        for request in client.sent if request.api_key is ApiKeys.PUSH_TELEMETRY]
+
+
+@pytest.mark.parametrize("code", [None, 117, 118, 89])
+def test_delta_when_the_subscription_changes_or_a_push_is_refused_then_each_total_is_told_once(
+        pushing: tuple[Polled, Telemetry], code: int | None) -> None:
+    """Who subscribed anew was told all totals again, from the beginning; what was refused was told to nobody."""
+    client, telemetry = pushing
+    registry = telemetry._registry
+    client.answer(520)
+    registry.ledger.topic_row("t").record_error_total += 5
+    telemetry.step(1_520)
+    client.answer(1_530, error_code=code or 0)
+    registry.ledger.topic_row("t").record_error_total += 2
+    telemetry._subscription, telemetry.due_ms = None, 1_540
+    telemetry.step(1_540)
+    client.answer(1_550, subscription_id=2, telemetry_max_bytes=100_000)
+    telemetry.step(2_050)
+    assert sent_totals(client) == [0, 5, 2 if code is None else 7]
+
+
+def test_delta_when_nobody_answers_then_it_counts_as_told(pushing: tuple[Polled, Telemetry]) -> None:
+    """A broker may have taken it, and would count it twice."""
+    client, telemetry = pushing
+    registry = telemetry._registry
+    client.answer(520)
+    registry.ledger.topic_row("t").record_error_total += 5
+    telemetry.step(1_520)
+    request = client.sent[-1]
+    assert request.on_complete is not None
+    request.on_complete(ClientResponse(request, 0, None, received_ms=1_530))
+    registry.ledger.topic_row("t").record_error_total += 2
+    telemetry.step(2_530)
+    assert sent_totals(client) == [0, 5, 2]
 
 
 def test_line_when_it_is_written_in_a_turn_then_it_goes_through_the_senders_log() -> None:

@@ -25,6 +25,8 @@ _PARTITION_ERRORS = (5, 9)
 _METADATA_ERRORS = (129, 129, -1, 7)
 _COORDINATOR_ERRORS = (14, 15, 16)
 _API_VERSIONS_ERRORS = (35, -1, 42)
+_SUBSCRIPTION_ERRORS = (-1, -1, 7, 42)
+_PUSH_ERRORS = (117, 117, 117, 76, 118, 89, -1, 87)
 
 
 class BrokerFaults(Interference):
@@ -105,6 +107,10 @@ class BrokerFaults(Interference):
         if faults.fires("coordinator_error"):
             return self._chance.choice(_COORDINATOR_ERRORS)
         return None
+
+    def on_telemetry(self, node_id: int, api_key: ApiKeys, now_ms: int) -> int | None:
+        codes = _PUSH_ERRORS if api_key is ApiKeys.PUSH_TELEMETRY else _SUBSCRIPTION_ERRORS
+        return self._chance.choice(codes) if self._faults.fires("telemetry_error") else None
 
     def on_proof(self, node_id: int, now_ms: int) -> int | None:
         return SASL_AUTHENTICATION_FAILED if self._faults.fires("refuse_login") else None

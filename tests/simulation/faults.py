@@ -43,6 +43,7 @@ _BASE = {
     "add_partitions": 0.12, "fence": 0.08, "restart_replicas": 0.08, "strange_peer": 0.15,
     "coordinator_move": 0.2, "coordinator_error": 0.2, "slow_completion": 0.5, "other_producer": 0.04,
     "wants_login": 0.08, "garble": 0.03, "odd_name": 0.2, "unencodable": 0.02, "record_errors": 0.06,
+    "telemetry_error": 0.3,
 }
 
 # What a broker may answer instead of appending: all of Produce's codes, the retriable ones more often. Not those about

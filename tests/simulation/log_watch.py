@@ -33,6 +33,7 @@ from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.sender_log import INLINE_HANDLERS
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender.freeze import longest_pause_ms
+from pyproducer.sender.stuck_log import STUCK_AFTER_MS
 from tests.simulation.faults import Faults
 from tests.simulation.manners import LATE_MS, Manners
 from tests.simulation.plan import Parameters
@@ -100,6 +101,8 @@ class LogWatch(logging.Handler):
             "A turn of the sender thread took": lambda args: self._on_pause(
                 args[0], self.faults.frozen_ms + self.faults.called_back_ms),
             "The machine slept": self._on_sleep,
+            "Metrics for brokers have %d bytes": self._on_large_push,
+            "refused metrics with": lambda args: self._on_refused_push(args[2]),
             "InitProducerId is repeated": lambda args: self._count("odd ids", 1),
             "on_completion": lambda args: self._count("callbacks", 1),
             "a done callback of": lambda args: self._count("callbacks", 1),
@@ -164,7 +167,7 @@ class LogWatch(logging.Handler):
         topics = self.parameters.topics
         is_so = _topic_of(places.split(",")[0].split(" and ")[0]) in topics and attempts >= 0 and (
             limit_ms == self.parameters.props["delivery.timeout.ms"]) and (
-            left_s == 0 or abs(waiting_s + left_s - limit_ms // 1000) <= 2)
+            left_s == 0 or abs(waiting_s + left_s - limit_ms // 1000) <= 2) and waiting_s >= STUCK_AFTER_MS // 1000 - 1
         found = _CODE.fullmatch(cause)
         if found is not None:
             answered = {node for node, api, code in self.faults.cluster.refused_by
@@ -196,6 +199,18 @@ class LogWatch(logging.Handler):
         self._count("uncompressed", 1)
         if args[0] != self.parameters.props["compression.type"] or not isinstance(args[3], MemoryError):
             self.complaints.append(f"{args[0]} could not compress {args[1]} records for {args[2]}: {args[3]!r}")
+
+    def _on_large_push(self, args: Any) -> None:
+        self._count("large pushes", 1)
+        wanted = self.parameters.telemetry
+        if wanted is None or not args[0] > args[2] == wanted.most_bytes:
+            self.complaints.append(f"the producer says that metrics have {args[0]} bytes, and {args[2]} are taken")
+
+    def _on_refused_push(self, code: int) -> None:
+        self._count("refused pushes", 1)
+        if not any(api in (ApiKeys.GET_TELEMETRY_SUBSCRIPTIONS, ApiKeys.PUSH_TELEMETRY) and answered == code
+                   for _node, api, answered in self.faults.cluster.refused_by):
+            self.complaints.append(f"the producer says that metrics were refused with {code}, which nobody answered")
 
     def _on_pause(self, ms: int, longest_ms: int) -> None:
         """It counts from the end of the sleep that was to be, or from that of the last turn."""

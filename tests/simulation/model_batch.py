@@ -118,13 +118,13 @@ class ProducedBatch:
         else:
             if codec == CODEC_ZSTD and produce_version < ZSTD_FROM_VERSION:
                 bug(f"zstd in Produce {produce_version}")
-            self.values = _read_records(self, _expand(codec, data[HEADER_SIZE_BYTES:]), 0, base_timestamp)
+            self.values = _read_records(self, expand(codec, data[HEADER_SIZE_BYTES:]), 0, base_timestamp)
 
 
 def records_as_written(data: bytes) -> bytes:
     """Return the records of a batch as their encoder wrote them, expanded; without those that name a time."""
     codec = _HEADER.unpack_from(data)[5] & CODEC_MASK
-    return data[HEADER_SIZE_BYTES:] if codec == CODEC_NONE else _expand(codec, data[HEADER_SIZE_BYTES:])
+    return data[HEADER_SIZE_BYTES:] if codec == CODEC_NONE else expand(codec, data[HEADER_SIZE_BYTES:])
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
@@ -255,7 +255,7 @@ def _skip_headers(data: bytes, position: int) -> int:
     return position
 
 
-def _expand(codec: int, data: bytes) -> bytes:
+def expand(codec: int, data: bytes) -> bytes:
     """Expand compressed records, each codec in the one form that Kafka's brokers and all clients read.
 
     Raises:

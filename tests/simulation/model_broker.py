@@ -6,6 +6,7 @@ frame may be handed in twice, and an answer may be thrown away. What no correct 
     ApiVersions     0-4     InitProducerId 0-5, without transactions
     Metadata        0-13    Produce 3-13, acks 0, 1, all
     SaslHandshake   1       SaslAuthenticate 0-2: where the listener asks for them
+    GetTelemetrySubscriptions 0, PushTelemetry 0: where metrics are wanted
 
 Thread:  whoever steps it. It reads no clock, draws nothing, waits for nothing.
 Source:  Kafka's protocol and the answers of Kafka 4.1, as measured; not pyproducer's own broker, which
@@ -37,6 +38,7 @@ from tests.simulation.model_faults import (
 from tests.simulation.model_log import NO_LEADER, ModelPartition, StoredBatch
 from tests.simulation.model_parameters import ModelClient, ModelParameters
 from tests.simulation.model_sasl import MECHANISMS, ModelSession
+from tests.simulation.model_telemetry import ModelTelemetry
 from tests.simulation.model_topics import ZERO_ID, ClusterState, ClusterView, LogKey, TopicView
 from tests.simulation.model_transactions import VERSIONS as VERSIONS_OF_COORDINATORS
 from tests.simulation.model_transactions import ModelCoordinators, codes_of, refused
@@ -58,6 +60,7 @@ _FIXED_HEADER = Struct(">hhih")
 _SHORTEST_HEADER_BYTES = 8
 _PRODUCE, _METADATA, _API_VERSIONS, _INIT_PRODUCER_ID = (
     ApiKeys.PRODUCE, ApiKeys.METADATA, ApiKeys.API_VERSIONS, ApiKeys.INIT_PRODUCER_ID)
+_SUBSCRIBE, _PUSH = ApiKeys.GET_TELEMETRY_SUBSCRIPTIONS, ApiKeys.PUSH_TELEMETRY
 _HANDSHAKE, _PROOF = ApiKeys.SASL_HANDSHAKE, ApiKeys.SASL_AUTHENTICATE
 _OLDEST_PRODUCE = 3  # 0 is announced all the same, as Kafka does: some clients take another minimum for no compression
 _TOPIC_IDS_IN_PRODUCE = 13
@@ -93,6 +96,7 @@ class ModelCluster(ClusterState):
         parameters: As given.
         answered: How often each (API, error code of the request, partition or topic) was answered.
         coordinators: Those of transactions.
+        telemetry: The receiver of metrics, if there is one.
         wants_login: Whether the listener, which had none, wants a login just now: it hangs up on who has given none.
         refused_by: By whom each was that is no 0: (node, API, code).
     """
@@ -103,6 +107,7 @@ class ModelCluster(ClusterState):
         self.answered: dict[tuple[ApiKeys, int], int] = {}
         self.refused_by: set[tuple[int, ApiKeys, int]] = set()
         self.coordinators = ModelCoordinators(self, is_v2=parameters.transactions == "v2")
+        self.telemetry = None if parameters.telemetry is None else ModelTelemetry(parameters.telemetry)
         self.wants_login = False
         self._node_id = -1  # who answers just now
         self._producer_ids_given = 0
@@ -177,6 +182,11 @@ class ModelCluster(ClusterState):
             answer = self._init_producer_id(request)
         elif api_key in VERSIONS_OF_COORDINATORS:
             answer = self._coordinate(request, api_key)
+        elif api_key in (_SUBSCRIBE, _PUSH) and self.telemetry is not None:
+            refusal = self.parameters.interference.on_telemetry(node_id, api_key, now_ms) or 0
+            handler = self.telemetry.subscribe if api_key is _SUBSCRIBE else self.telemetry.push
+            answer = handler(body, refusal, connection, now_ms)
+            self._count(api_key, answer["error_code"])
         elif api_key is _API_VERSIONS:
             answer = self._api_versions(request)
             if session is not None and is_proving:
@@ -270,6 +280,8 @@ class ModelCluster(ClusterState):
             versions[_INIT_PRODUCER_ID] = (0, parameters.init_producer_id_version)
         if parameters.listener is not None or parameters.may_want_login:
             versions |= {_HANDSHAKE: (0, 1), _PROOF: (0, parameters.authenticate_version)}
+        if parameters.telemetry is not None:
+            versions |= {_SUBSCRIBE: (0, 0), _PUSH: (0, 0)}
         if parameters.transactions is not None:
             versions |= VERSIONS_OF_COORDINATORS
         return {int(api_key): span for api_key, span in versions.items()}

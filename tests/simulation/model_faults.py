@@ -141,5 +141,8 @@ class Interference:
     def on_coordinator(self, node_id: int, api_key: ApiKeys, now_ms: int) -> int | None:
         """Return the error code with which a node refuses a request about transactions, or for its coordinator."""
 
+    def on_telemetry(self, node_id: int, api_key: ApiKeys, now_ms: int) -> int | None:
+        """Return the error code with which a node refuses a request about a client's metrics."""
+
     def on_api_versions(self, node_id: int, now_ms: int) -> ApiVersionsVerdict | None:
         """Say what a node tells of itself."""

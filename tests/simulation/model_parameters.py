@@ -13,6 +13,7 @@ from pyproducer.protocol.apis import ApiKeys
 from tests.simulation.model_faults import Interference
 from tests.simulation.model_log import KAFKA_4_1, Idempotence, Witness
 from tests.simulation.model_sasl import ModelListener
+from tests.simulation.model_telemetry import Wanted
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class ModelParameters:
         witness: Sees each batch.
         transactions: "v1" or "v2" where there are coordinators of transactions, of brokers before Transactions V2 or
             with them; None where nobody may have a transactional id.
+        telemetry: What they want of clients' metrics; None where they do not ask.
         may_want_login: Whether brokers announce SASL although anybody may come in.
         client: Who comes; None for anybody.
     """
@@ -93,3 +95,4 @@ class ModelParameters:
     client: ModelClient | None = None
     may_want_login: bool = False
     transactions: str | None = None
+    telemetry: Wanted | None = None

@@ -16,6 +16,7 @@ from typing import Any
 from tests.simulation import powers
 from tests.simulation.model_log import KAFKA_4_1, Idempotence
 from tests.simulation.model_sasl import ModelListener
+from tests.simulation.model_telemetry import Wanted
 
 FAULTS = (
     "cut_before", "cut_after", "late_apply", "lose_answer", "half_open", "slow_answer", "stall", "refuse",
@@ -32,6 +33,8 @@ POWER_FAULTS = ("forget_any", "stale_hint", "wrong_hint", "omit_partition", "ext
                 "restart_replicas", "strange_peer", "wants_login", "odd_name", "unencodable", "record_errors", "garble")
 # Only where there is a transactional producer.
 TRANSACTION_FAULTS = ("coordinator_move", "coordinator_error", "slow_completion", "other_producer")
+# Only where brokers want metrics.
+TELEMETRY_FAULTS = ("telemetry_error",)
 # Only where the brokers ask who is there.
 LOGIN_FAULTS = ("refuse_login",)
 
@@ -81,6 +84,7 @@ class Parameters:
         transactions: "v1" or "v2" where there is a transactional producer.
         transaction_timeout_ms: transaction.timeout.ms.
         dead_addresses: Numbers of those at which nobody listens.
+        telemetry: What brokers want of metrics, if anything.
         batch_growth: How often batch.size a batch may grow to behind another one that waits; 1 where it was set.
     """
 
@@ -125,6 +129,7 @@ class Parameters:
     transaction_timeout_ms: int = 60_000
     address_count: int = 1
     dead_addresses: frozenset[int] = frozenset()
+    telemetry: Wanted | None = None
     batch_growth: int = 1
 
     @property

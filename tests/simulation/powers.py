@@ -28,6 +28,10 @@ Another third has an application of its own kind:
     forks            the process forks in the middle of it, see forks.py
     transactions     a thread has a transactional producer of its own, see transactional.py
 
+And one in six, of all, has brokers that want metrics:
+
+    telemetry        see model_telemetry.py
+
 judges() says which checks judge each; `python -m tests.simulation --powers` says how often they did.
 
 Source:  ours; producer.id.expiration.ms, KIP-360, KIP-951, KIP-1102 (129).
@@ -41,6 +45,7 @@ from typing import TYPE_CHECKING
 
 from pyproducer.transaction import transaction_manager
 from tests.simulation.model_log import KAFKA_BEFORE_2_4
+from tests.simulation.model_telemetry import Wanted
 
 if TYPE_CHECKING:
     from tests.simulation.plan import Parameters
@@ -49,6 +54,7 @@ CLUSTERS = ("old_brokers", "late_epoch", "init_version", "api_versions", "mixed_
             "auto_create", "expiry", "many_addresses")
 APPLICATIONS = ("done_callbacks", "interceptor", "serializer", "partitioner", "null_values", "small_requests",
                 "two_producers", "asyncio", "no_topic", "raises", "few_retries", "meetings", "forks", "transactions")
+EVERYWHERE = ("telemetry",)
 _CLOSED_AT_THE_END = ("two_producers", "asyncio", "transactions")
 OPENINGS = ("refused_lost", "passing", "passing_lost", "split_codec", "split_refused", "first_split",
             "forgotten_lost", "recreated_lost", "torn_turn", "fenced_lost", "left_out", "restarted_lost")
@@ -69,6 +75,7 @@ _JUDGED_BY = {
     "odd_name": ("explanations",), "unencodable": ("told not_sent",), "record_errors": ("blame",),
     "garble": ("explanations",),
     "no_topic": ("absence",), "raises": ("raises",), "few_retries": ("retries",), "meetings": ("meetings",),
+    "telemetry": ("telemetry",), "telemetry_error": ("telemetry",),
     "forks": ("forks",), "transactions": ("transactions", "in a transaction"),
     "coordinator_move": ("transactions",), "coordinator_error": ("transactions",),
     "slow_completion": ("transactions",), "other_producer": ("transactions",),
@@ -85,6 +92,7 @@ _JUDGED_BY = {
 MOST_SILENCES = 2
 _EVERY = 3
 _EVERY_OPENING = 8
+_METRICS_WANTED = 1 / 6
 _LAST_EPOCH = 2**15 - 1  # which no broker gives
 # What shows whether a client knows what it cannot know: batches in doubt when their numbers are refused, or they are.
 _SHOWN_BY = {"old_brokers": {"restart_replicas": 1.0, "half_open": 3.0}, "fence": {"cut_after": 4.0},
@@ -100,11 +108,18 @@ def silence_limit_ms() -> int:
 
 def judges() -> dict[str, tuple[str, ...]]:
     """Return all powers, openings and faults, each with the checks that judge it."""
-    from tests.simulation.plan import FAULTS, LATER_FAULTS, LOGIN_FAULTS, POWER_FAULTS, TRANSACTION_FAULTS
+    from tests.simulation.plan import (
+        FAULTS,
+        LATER_FAULTS,
+        LOGIN_FAULTS,
+        POWER_FAULTS,
+        TELEMETRY_FAULTS,
+        TRANSACTION_FAULTS,
+    )
 
-    names = (*CLUSTERS, *APPLICATIONS, *POWER_FAULTS, *(f"opening {name}" for name in OPENINGS),
+    names = (*CLUSTERS, *APPLICATIONS, *EVERYWHERE, *POWER_FAULTS, *(f"opening {name}" for name in OPENINGS),
              *(f"opening {name}" for name in OPENINGS_OF_TRANSACTIONS), *FAULTS,
-             *LATER_FAULTS, *LOGIN_FAULTS, *TRANSACTION_FAULTS)
+             *LATER_FAULTS, *LOGIN_FAULTS, *TRANSACTION_FAULTS, *TELEMETRY_FAULTS)
     return {name: _JUDGED_BY.get(name, _ONCE) for name in names if name != "strike"}  # which is the swarm's
 
 
@@ -138,7 +153,23 @@ def draw(seed: int, chance: random.Random, parameters: Parameters) -> Parameters
         parameters = _with_application(chance, parameters, seed // _EVERY)
     if seed % _EVERY_OPENING == 7:
         parameters = _with_opening(chance, parameters, OPENINGS[seed // _EVERY_OPENING % len(OPENINGS)])
+    if chance.random() < _METRICS_WANTED:
+        parameters = _telemetry(chance, parameters)
     return parameters
+
+
+def _telemetry(chance: random.Random, parameters: Parameters) -> Parameters:
+    from tests.simulation.plan import TELEMETRY_FAULTS
+
+    wanted = Wanted(
+        interval_ms=chance.choice((200, 1000, 1000, 5000)), most_bytes=chance.choice((1_048_576, 1_048_576, 1500)),
+        accepted=chance.choice(((4, 3, 1, 2), (9, 3), (1,), (2, 1), (9,), ())),
+        prefixes=chance.choice((("*",), ("",), ("org.apache.kafka.producer.record.", "other."), ())),
+        is_delta=chance.random() < 0.5, slack_ms=parameters.props["request.timeout.ms"] + parameters.latency_ms)
+    weight = chance.choice((0.0, 0.0, 0.5, 1.0))
+    parameters.fault_rates.update((kind, weight * chance.random()) for kind in TELEMETRY_FAULTS if weight)
+    # Pushes are large, and would come piece by piece.
+    return replace(parameters, telemetry=wanted, powers=parameters.powers | {"telemetry"}, window_bytes=1_000_000)
 
 
 def _with_application(chance: random.Random, parameters: Parameters, turn: int) -> Parameters:

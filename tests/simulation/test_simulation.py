@@ -12,8 +12,17 @@ from typing import Any
 import pytest
 
 from tests.simulation.coverage import all_moves
-from tests.simulation.plan import FAULTS, LATER_FAULTS, LOGIN_FAULTS, POWER_FAULTS, TRANSACTION_FAULTS, Plan, draw
-from tests.simulation.powers import APPLICATIONS, CLUSTERS, OPENINGS, OPENINGS_OF_TRANSACTIONS, judges
+from tests.simulation.plan import (
+    FAULTS,
+    LATER_FAULTS,
+    LOGIN_FAULTS,
+    POWER_FAULTS,
+    TELEMETRY_FAULTS,
+    TRANSACTION_FAULTS,
+    Plan,
+    draw,
+)
+from tests.simulation.powers import APPLICATIONS, CLUSTERS, EVERYWHERE, OPENINGS, OPENINGS_OF_TRANSACTIONS, judges
 from tests.simulation.schedule import LONGEST_HOLD_MS, Scheduler, SimLock, SimRLock, SimulationFailed
 from tests.support.patience import PROGRAM_S
 
@@ -46,7 +55,7 @@ MUST_BE_JUDGED = {
     "time to send", "no memory", "await of another's", "markers", "TLS", "raises", "meetings", "forks",
     "refused in a callback", "states", "absence", "retries", "rest", "transactions", "in a transaction",
     "transactions committed", "transactions aborted", "calls of transactions", "abortable",
-    "stays fatal",
+    "stays fatal", "telemetry",
 }
 
 
@@ -75,11 +84,13 @@ def missing_of(lines: list[dict[str, Any]], moves: set[str]) -> set[str]:
     kinds = {*FAULTS, *LATER_FAULTS, *LOGIN_FAULTS, *POWER_FAULTS,
              *(f"opening {name}" for name in OPENINGS)}
     of_transactions = {*TRANSACTION_FAULTS, *(f"opening {name}" for name in OPENINGS_OF_TRANSACTIONS)}
-    assert judges().keys() == {*kinds, *of_transactions, *CLUSTERS, *APPLICATIONS} - {"strike"}
+    assert judges().keys() == {*kinds, *of_transactions, *TELEMETRY_FAULTS, *CLUSTERS, *APPLICATIONS,
+                               *EVERYWHERE} - {"strike"}
     assert {check for checks in judges().values() for check in checks} <= MUST_BE_JUDGED | {"excused: lies"}
     # One seed in twelve has transactions: that each of their faults is drawn is seen in 2,000 seeds (--powers).
     return (MUST_BE_REACHED - moves | MUST_BE_JUDGED - judged | kinds - {"strike"} - fired
-            | {*CLUSTERS, *APPLICATIONS} - drawn | {"acknowledged", "not_sent", "rejected", "unknown"} - fates)
+            | {*CLUSTERS, *APPLICATIONS, *EVERYWHERE} - drawn
+            | {"acknowledged", "not_sent", "rejected", "unknown"} - fates)
 
 
 def test_seeds_when_they_are_run_then_nothing_is_wrong_and_something_happened() -> None:
@@ -117,13 +128,14 @@ def test_plan_when_two_seeds_are_drawn_then_they_differ_and_each_is_the_same_aga
     assert draw(Plan(1)) == draw(Plan(1))
     assert len({repr(draw(Plan(seed))) for seed in range(50)}) == 50
     assert Plan(1).stream("a").random() != Plan(1).stream("b").random()
-    assert {*FAULTS, *LATER_FAULTS, *LOGIN_FAULTS, *POWER_FAULTS, *TRANSACTION_FAULTS} == {
+    assert {*FAULTS, *LATER_FAULTS, *LOGIN_FAULTS, *POWER_FAULTS, *TRANSACTION_FAULTS, *TELEMETRY_FAULTS} == {
         kind for seed in range(110) for kind in draw(Plan(seed)).fault_rates}
 
 
 def test_plan_when_some_dozen_seeds_are_drawn_then_all_powers_and_openings_are_and_some_seeds_have_none() -> None:
     drawn = [draw(Plan(seed)) for seed in range(500)]
-    assert {power for parameters in drawn for power in parameters.powers} == {*CLUSTERS, *APPLICATIONS, *POWER_FAULTS}
+    assert {power for parameters in drawn for power in parameters.powers} == {
+        *CLUSTERS, *APPLICATIONS, *EVERYWHERE, *POWER_FAULTS}
     assert {parameters.opening for parameters in drawn} == {None, *OPENINGS, *OPENINGS_OF_TRANSACTIONS}
     assert sum(not parameters.powers and parameters.opening is None for parameters in drawn) > 100
 

@@ -80,6 +80,8 @@ _SHORT_AGE_MS = 5000
 _ADDS_IN_EVERY = 3  # seeds
 _OWN_TURNS = 40  # the thread may be the first of many a time
 _CALLERS_TURNS = 0.5  # of the seeds
+# None is larger than that.
+_LARGEST_PUSH_BYTES = 1_000_000
 # Above that one record alone does not fill a batch.
 _LARGE_BATCH_BYTES = 300
 
@@ -216,7 +218,7 @@ class World:
                 required_acks=-1 if parameters.props["acks"] == "all" else int(parameters.props["acks"]),
                 client=self._client(), may_want_login="wants_login" in parameters.fault_rates,
                 listener=parameters.listener, authenticate_version=parameters.authenticate_version,
-                transactions=parameters.transactions,
+                transactions=parameters.transactions, telemetry=parameters.telemetry,
                 addresses={node_id: (name_of(node_id), 9092) for node_id in range(parameters.node_count)}))
         broker_faults.cluster = self.cluster
         self.network = Network(self.scheduler, plan.stream("network order"), self.cluster, self.faults, self.ledger)
@@ -381,6 +383,7 @@ class World:
             report.wrong += manners.complaints
         self._check_summary()
         self._check_fatal()
+        self._check_telemetry()
         self._check_times()
         self._check_totals()
 
@@ -438,7 +441,10 @@ class World:
         if self.transactional is not None and not self.transactional.last():
             self.report.wrong.append("in a world that is well again no transaction was committed")
         before = [manners.now() for manners in self.manners]
+        are_due = self._pushes_are_due()
         self.clock.sleep(int(self.parameters.props["request.timeout.ms"]) + LATE_MS)  # for late answers
+        if are_due is not None and are_due == self.cluster.telemetry.request_count:
+            self.report.wrong.append("metrics were due, and none came")
         listener = self.parameters.listener
         if listener is None or not listener.session_lifetime_ms:  # else sessions are renewed
             for manners, since in zip(self.manners, before, strict=True):
@@ -620,6 +626,41 @@ class World:
         self.report.checks["own turns"] += 1
         if role.step_count == before:
             self.report.wrong.append(f"of {_OWN_TURNS} callers who waited for their record none sent it himself")
+
+    def _pushes_are_due(self) -> int | None:
+        """Return how many requests about metrics came so far, where another one is due soon; else None."""
+        props, telemetry = self.parameters.props, self.cluster.telemetry
+        if (telemetry is None or telemetry.wanted.most_bytes < _LARGEST_PUSH_BYTES
+                or len(self.producers) > 1 or not self.producers[0]._runtime.life.is_open
+                or props["connections.max.idle.ms"] < 300_000 or self.parameters.listener is not None
+                or not self._conversations_with_brokers()):
+            return None
+        own = self.producers[0]._runtime.telemetry
+        assert own is not None
+        longest_ms = int(props["request.timeout.ms"]) + LATE_MS - 1000
+        subscription = own._subscription
+        is_soon = subscription is not None and subscription.interval_ms * 1.5 < longest_ms
+        if not is_soon and own.due_ms > self.scheduler.now_ms + longest_ms:
+            return None
+        self.report.checks["telemetry in time"] += 1
+        return telemetry.request_count
+
+    def _check_telemetry(self) -> None:
+        """What brokers were told of metrics is what was there, at most."""
+        telemetry = self.cluster.telemetry
+        if telemetry is None:
+            return
+        for producer in self.producers:
+            own = producer._runtime.telemetry
+            instance = None if own is None or own.instance_id is None else telemetry.instances.get(own.instance_id)
+            if instance is None:
+                continue
+            self.report.checks["telemetry"] += instance.push_count
+            sent = producer.metrics()["record-send-total"]
+            if instance.sent_total > sent:
+                self.report.wrong.append(f"brokers were told that {instance.sent_total} records were sent, of {sent}")
+            if instance.has_ended and not telemetry.wanted.is_delta and instance.sent_total < sent:
+                self.report.wrong.append(f"the last push told brokers of {instance.sent_total} records, of {sent}")
 
     def _check_rest(self) -> None:
         """At rest nothing is on its way, and nothing is kept of what was."""
