@@ -24,6 +24,13 @@ _TOPIC_ERRORS = (3, 5, 5, 7, 29, -1)
 _PARTITION_ERRORS = (5, 9)
 _METADATA_ERRORS = (129, 129, -1, 7)
 _COORDINATOR_ERRORS = (14, 15, 16)
+# What ends a transaction, or all of a producer: not allowed (29, 30, 53), a group that goes on without its member (22,
+# 25, 82), an id that nobody knows any more (49), and what the coordinator says that it cannot be (48).
+_COORDINATOR_REFUSALS = {
+    ApiKeys.FIND_COORDINATOR: (30, 53), ApiKeys.INIT_PRODUCER_ID: (51, 53),
+    ApiKeys.ADD_PARTITIONS_TO_TXN: (29, 48, 49, 53), ApiKeys.ADD_OFFSETS_TO_TXN: (30, 48, 49, 53),
+    ApiKeys.TXN_OFFSET_COMMIT: (22, 25, 30, 82, 12, 53), ApiKeys.END_TXN: (48, 49, 53)}
+_PLACE_REFUSALS = {ApiKeys.ADD_PARTITIONS_TO_TXN: (3, 3, 29, 7), ApiKeys.TXN_OFFSET_COMMIT: (3, 7, 7, 12, 14, 29)}
 _API_VERSIONS_ERRORS = (35, -1, 42)
 _SUBSCRIPTION_ERRORS = (-1, -1, 7, 42)
 _PUSH_ERRORS = (117, 117, 117, 76, 118, 89, -1, 87)
@@ -106,7 +113,12 @@ class BrokerFaults(Interference):
             coordinators.fence(now_ms)
         if faults.fires("coordinator_error"):
             return self._chance.choice(_COORDINATOR_ERRORS)
+        if faults.fires("coordinator_refusal"):
+            return self._chance.choice(_COORDINATOR_REFUSALS[api_key])
         return None
+
+    def on_place(self, node_id: int, api_key: ApiKeys, now_ms: int) -> int | None:
+        return self._chance.choice(_PLACE_REFUSALS[api_key]) if self._faults.fires("partial_refusal") else None
 
     def on_telemetry(self, node_id: int, api_key: ApiKeys, now_ms: int) -> int | None:
         codes = _PUSH_ERRORS if api_key is ApiKeys.PUSH_TELEMETRY else _SUBSCRIPTION_ERRORS

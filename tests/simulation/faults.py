@@ -42,6 +42,7 @@ _BASE = {
     "false_success": 0.02, "omit_topic": 0.2, "hide_node": 0.2, "metadata_error": 0.2, "odd_versions": 0.3,
     "add_partitions": 0.12, "fence": 0.08, "restart_replicas": 0.08, "strange_peer": 0.15,
     "coordinator_move": 0.2, "coordinator_error": 0.2, "slow_completion": 0.5, "other_producer": 0.04,
+    "coordinator_refusal": 0.05, "partial_refusal": 0.3,
     "wants_login": 0.08, "garble": 0.03, "odd_name": 0.2, "unencodable": 0.02, "record_errors": 0.06,
     "telemetry_error": 0.3,
 }

@@ -40,8 +40,8 @@ from tests.simulation.model_parameters import ModelClient, ModelParameters
 from tests.simulation.model_sasl import MECHANISMS, ModelSession
 from tests.simulation.model_telemetry import ModelTelemetry
 from tests.simulation.model_topics import ZERO_ID, ClusterState, ClusterView, LogKey, TopicView
+from tests.simulation.model_transactions import PLACES_OF, ModelCoordinators, codes_of, refused
 from tests.simulation.model_transactions import VERSIONS as VERSIONS_OF_COORDINATORS
-from tests.simulation.model_transactions import ModelCoordinators, codes_of, refused
 
 __all__ = ["CLOSE_CONNECTION", "ApiVersionsVerdict", "ClientBug", "ClusterView", "Interference", "LeaderHint", "LogKey",
            "MetadataVerdict", "ModelCluster", "ModelParameters", "StoredBatch", "TopicView", "Verdict"]
@@ -333,8 +333,10 @@ class ModelCluster(ClusterState):
         self._count(api_key, refusal)
         if refusal:
             return refused(api_key, request.version, request.body, refusal)
+        place_code = self.parameters.interference.on_place(request.node_id, api_key, request.now_ms) if (
+            api_key in PLACES_OF) else None
         answer = self.coordinators.handle(api_key, request.version, request.node_id, request.body, request.now_ms,
-                                          is_late=request.connection is None)
+                                          is_late=request.connection is None, place_code=place_code or 0)
         for code in codes_of(api_key, request.version, answer):
             self._count(api_key, code)
         return {"throttle_time_ms": 0, **answer}

@@ -141,6 +141,9 @@ class Interference:
     def on_coordinator(self, node_id: int, api_key: ApiKeys, now_ms: int) -> int | None:
         """Return the error code with which a node refuses a request about transactions, or for its coordinator."""
 
+    def on_place(self, node_id: int, api_key: ApiKeys, now_ms: int) -> int | None:
+        """Return the error code with which a coordinator refuses the first of the partitions that a request names."""
+
     def on_telemetry(self, node_id: int, api_key: ApiKeys, now_ms: int) -> int | None:
         """Return the error code with which a node refuses a request about a client's metrics."""
 

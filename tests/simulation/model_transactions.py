@@ -26,7 +26,7 @@ from tests.simulation.model_log import ModelPartition
 from tests.simulation.model_topics import ClusterState
 
 COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR = 15, 16
-UNKNOWN_TOPIC_OR_PARTITION = 3
+UNKNOWN_TOPIC_OR_PARTITION, OPERATION_NOT_ATTEMPTED = 3, 55
 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS = 47, 48, 49, 51
 PRODUCER_FENCED = 90
 GROUP, TRANSACTION = 0, 1
@@ -34,6 +34,9 @@ APIS = (ApiKeys.FIND_COORDINATOR, ApiKeys.ADD_PARTITIONS_TO_TXN, ApiKeys.ADD_OFF
         ApiKeys.TXN_OFFSET_COMMIT)
 VERSIONS = {ApiKeys.FIND_COORDINATOR: (0, 6), ApiKeys.ADD_PARTITIONS_TO_TXN: (0, 3),
             ApiKeys.ADD_OFFSETS_TO_TXN: (0, 4), ApiKeys.END_TXN: (0, 5), ApiKeys.TXN_OFFSET_COMMIT: (0, 5)}
+PLACES_OF = (ApiKeys.ADD_PARTITIONS_TO_TXN, ApiKeys.TXN_OFFSET_COMMIT)
+"""What names partitions: a coordinator may refuse one of them."""
+
 FIRST_VERSION_WITH_EPOCH = 5  # of EndTxn
 _LAST_EPOCH = 2**15 - 1
 _FENCED_FROM = 2  # of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn; below it 47 says so
@@ -152,8 +155,12 @@ class ModelCoordinators:
     # -- requests
 
     def handle(self, api_key: ApiKeys, version: int, node_id: int, body: Any, now_ms: int, *,
-               is_late: bool = False) -> Mapping[str, Any]:
-        """Apply a request and answer it; one that is late comes out of a connection that has ended."""
+               is_late: bool = False, place_code: int = 0) -> Mapping[str, Any]:
+        """Apply a request and answer it; one that is late comes out of a connection that has ended.
+
+        With a `place_code` the first partition that it names is refused so: of partitions to add none is added then,
+        and of offsets all others are taken.
+        """
         if api_key is ApiKeys.FIND_COORDINATOR:
             return self._find(version, body)
         key = body["v3_and_below_transactional_id" if api_key is ApiKeys.ADD_PARTITIONS_TO_TXN else "transactional_id"]
@@ -162,9 +169,9 @@ class ModelCoordinators:
         if api_key is ApiKeys.ADD_PARTITIONS_TO_TXN:
             if is_late:
                 self._late_adds.add(key)
-            return self._add_partitions(version, key, body, code, now_ms)
+            return self._add_partitions(version, key, body, code, now_ms, place_code)
         if api_key is ApiKeys.TXN_OFFSET_COMMIT:
-            return self._commit_offsets(version, key, body, code, now_ms, is_late=is_late)
+            return self._commit_offsets(version, key, body, code, now_ms, is_late=is_late, place_code=place_code)
         if api_key is ApiKeys.ADD_OFFSETS_TO_TXN:
             if self.is_v2:
                 bug("AddOffsetsToTxn was sent, and the cluster has come to Transactions V2")
@@ -229,7 +236,8 @@ class ModelCoordinators:
         transaction.timeout_ms = body["transaction_timeout_ms"]
         return {"error_code": 0, "producer_id": transaction.producer_id, "producer_epoch": transaction.epoch}
 
-    def _add_partitions(self, version: int, key: str, body: Any, code: int, now_ms: int) -> Mapping[str, Any]:
+    def _add_partitions(self, version: int, key: str, body: Any, code: int, now_ms: int,
+                        place_code: int) -> Mapping[str, Any]:
         if self.is_v2:
             bug("AddPartitionsToTxn was sent, and the cluster has come to Transactions V2")
         wanted = [(topic["name"], index) for topic in body["v3_and_below_topics"] for index in topic["partitions"]]
@@ -237,19 +245,20 @@ class ModelCoordinators:
             bug(f"AddPartitionsToTxn is for {wanted}")
         places = self._cluster.topics
         missing = {(topic, index) for topic, index in wanted if index >= len(places.get(topic, ()))}
-        code = code or (0 if missing else self._open(
+        refused = {wanted[0]: place_code} if place_code else dict.fromkeys(missing, UNKNOWN_TOPIC_OR_PARTITION)
+        code = code or (0 if refused else self._open(
             version, key, body["v3_and_below_producer_id"], body["v3_and_below_producer_epoch"], now_ms))
-        if not code and not missing:
+        if not code and not refused:
             self.transactions[key].partitions.update({(topic, index): places[topic][index] for topic, index in wanted})
         answers: dict[str, list[dict[str, int]]] = {}
         for topic, index in wanted:
-            own = UNKNOWN_TOPIC_OR_PARTITION if (topic, index) in missing else 55 if missing else 0
+            own = refused.get((topic, index), OPERATION_NOT_ATTEMPTED if refused else 0)
             answers.setdefault(topic, []).append({"partition_index": index, "partition_error_code": code or own})
         return {"results_by_topic_v3_and_below": [
             {"name": topic, "results_by_partition": rows} for topic, rows in answers.items()]}
 
     def _commit_offsets(self, version: int, key: str, body: Any, code: int, now_ms: int, *,
-                        is_late: bool) -> Mapping[str, Any]:
+                        is_late: bool, place_code: int) -> Mapping[str, Any]:
         group, producer = body["group_id"], (body["producer_id"], body["producer_epoch"])
         if (version >= FIRST_VERSION_WITH_EPOCH) is not self.is_v2:
             bug(f"TxnOffsetCommit {version} was sent, with Transactions V{1 + self.is_v2}")
@@ -263,13 +272,16 @@ class ModelCoordinators:
                 code = INVALID_TXN_STATE
                 if not is_late:
                     bug(f"TxnOffsetCommit is for the group {group!r}, which was not added")
+        offsets = {(group, topic["name"], row["partition_index"]): row["committed_offset"]
+                   for topic in body["topics"] for row in topic["partitions"]}
+        refused = next(iter(offsets)) if place_code and not code else None
         if not code:
             assert transaction is not None, "it is open"
-            transaction.offsets.update({(group, topic["name"], row["partition_index"]): row["committed_offset"]
-                                        for topic in body["topics"] for row in topic["partitions"]})
+            transaction.offsets.update({place: offset for place, offset in offsets.items() if place != refused})
         return {"topics": [{"name": topic["name"], "partitions": [
-            {"partition_index": row["partition_index"], "error_code": code} for row in topic["partitions"]]}
-            for topic in body["topics"]]}
+            {"partition_index": row["partition_index"],
+             "error_code": place_code if (group, topic["name"], row["partition_index"]) == refused else code}
+            for row in topic["partitions"]]} for topic in body["topics"]]}
 
     def _end(self, version: int, key: str, body: Any, code: int, now_ms: int) -> Mapping[str, Any]:
         if (version >= FIRST_VERSION_WITH_EPOCH) is not self.is_v2:

@@ -32,7 +32,8 @@ POWER_FAULTS = ("forget_any", "stale_hint", "wrong_hint", "omit_partition", "ext
                 "omit_topic", "hide_node", "metadata_error", "odd_versions", "add_partitions", "fence",
                 "restart_replicas", "strange_peer", "wants_login", "odd_name", "unencodable", "record_errors", "garble")
 # Only where there is a transactional producer.
-TRANSACTION_FAULTS = ("coordinator_move", "coordinator_error", "slow_completion", "other_producer")
+TRANSACTION_FAULTS = ("coordinator_move", "coordinator_error", "slow_completion", "other_producer",
+                      "coordinator_refusal", "partial_refusal")
 # Only where brokers want metrics.
 TELEMETRY_FAULTS = ("telemetry_error",)
 # Only where the brokers ask who is there.

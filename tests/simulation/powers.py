@@ -79,6 +79,7 @@ _JUDGED_BY = {
     "forks": ("forks",), "transactions": ("transactions", "in a transaction"),
     "coordinator_move": ("transactions",), "coordinator_error": ("transactions",),
     "slow_completion": ("transactions",), "other_producer": ("transactions",),
+    "coordinator_refusal": ("transactions",), "partial_refusal": ("transactions",),
     "opening late_end": ("transactions committed",), "opening late_add": ("transactions committed",),
     "opening fatal_fail": ("stays fatal",),
     "fence": ("stored once", "told unknown"), "restart_replicas": (*_ONCE, "told as heard"),

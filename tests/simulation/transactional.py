@@ -20,6 +20,7 @@ from typing import Any
 
 from pyproducer import (
     AbortableTransactionError,
+    ApiError,
     AuthenticationError,
     ConsumerGroupMetadata,
     DeliveryFailedError,
@@ -34,7 +35,7 @@ from pyproducer.common.errors import UNKNOWN
 from pyproducer.protocol.apis import ApiKeys
 from tests.simulation.manners import LATE_MS
 from tests.simulation.model_broker import ModelCluster
-from tests.simulation.model_transactions import Status
+from tests.simulation.model_transactions import APIS, Status
 from tests.simulation.opening_of_transactions import Fill, OpeningOfTransactions
 from tests.simulation.powers import OPENINGS_OF_TRANSACTIONS
 from tests.simulation.workload import IN_TRANSACTION, FromOutside, Sent, Workload, error_of, is_acknowledged
@@ -273,8 +274,14 @@ class TransactionalCaller:
                     self.complaints.append(f"{name}() raised {error!r}")
                 self._sleep()
             except KafkaError as error:
-                self.complaints.append(f"{name}() raised {error!r}")
-                raise Given from error
+                is_refusal = (name == "init_transactions" and isinstance(error, ApiError)
+                              and self._was_refused(error.code))
+                if not is_refusal:
+                    self.complaints.append(f"{name}() raised {error!r}")
+                    raise Given from error
+                may_come.clear()
+                workload.judged["refused an id"] += 1
+                self._sleep()  # and it may be called again
             finally:
                 may_come.clear()
                 took_ms = scheduler.now_ms - began_ms - (workload._faults.frozen_ms - frozen_ms)
@@ -298,11 +305,16 @@ class TransactionalCaller:
 
     def _look_at_fatal(self, error: FatalProducerError) -> None:
         self._workload.judged["fatal of transactions"] += 1
-        is_told = error.code in _FATAL_CODES and self._cluster.answered.get((ApiKeys.PRODUCE, error.code))
+        is_told = self._was_refused(error.code) or (
+            error.code in _FATAL_CODES and self._cluster.answered.get((ApiKeys.PRODUCE, error.code)))
         if not self._cluster.coordinators.fenced and not is_told:
             self.complaints.append(f"the transactional producer cannot go on: {error!r}, and nobody was fenced")
         if repr(TRANSACTIONAL_ID) not in str(error):
             self.complaints.append(f"{error!r} does not name the transactional id")
+
+    def _was_refused(self, code: int) -> bool:
+        """Whether a coordinator ever answered with a code."""
+        return any(self._cluster.answered.get((api_key, code)) for api_key in (*APIS, ApiKeys.INIT_PRODUCER_ID))
 
     def _raise_if_refused(self, error: BaseException | None) -> None:
         if isinstance(error, AbortableTransactionError):
