@@ -130,7 +130,7 @@ class BrokerFaults(Interference):
     def on_metadata(self, node_id: int, now_ms: int) -> MetadataVerdict | None:
         faults, chance, cluster = self._faults, self._chance, self.cluster
         if faults.fires("metadata_error"):
-            return MetadataVerdict(error_code=chance.choice(_METADATA_ERRORS))
+            return MetadataVerdict(error_code=chance.choice(_METADATA_ERRORS), unlawful_nonsense=chance.random() < 0.5)
         if faults.fires("hide_node"):
             return MetadataVerdict(hidden_nodes={chance.choice(cluster.nodes)})
         if cluster.views and faults.fires("stale_metadata"):

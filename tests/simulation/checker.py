@@ -59,12 +59,13 @@ from tests.simulation.model_topics import LogKey
 from tests.simulation.model_transactions import APIS as COORDINATORS
 from tests.simulation.patience import Patience
 from tests.simulation.plan import Parameters
-from tests.simulation.workload import IN_LOOP, OF_A_TRANSACTION, Sent, Workload
+from tests.simulation.workload import IN_LOOP, OF_A_TRANSACTION, Sent, Workload, is_acknowledged
 
 _FATES = (NOT_SENT, REJECTED, UNKNOWN)
 BY_KEY = ("default", "uniform_sticky", "murmur2_random")
 # What these answer concerns more than one batch.
 _FOR_ALL = (ApiKeys.METADATA, ApiKeys.INIT_PRODUCER_ID, ApiKeys.SASL_AUTHENTICATE, *COORDINATORS)
+_BY_NUMBERS = {45, 46, 47, 59}
 _POSITIVE = 0x7FFF_FFFF
 _SHORTEST = 0.8  # backoffs have a jitter of a fifth
 _LONGEST_BACKOFF_MS = 1000  # retry.backoff.max.ms
@@ -162,12 +163,27 @@ class Checker:
             if record.done_number and record.future.exception(0) is None])
         self._check_backoff()
         self._check_retries()
+        self._check_epochs()
         self._checks["codec"] += self._faults.fired["codec_memory"]
         self._check_application()
         self._check_request_sizes()
         patience = Patience(self._workload, self._parameters, self._faults, self._ledger, self._checks)
         self.wrong += patience.check()
         return fates
+
+    def _check_epochs(self) -> None:
+        """Where nothing failed, and nothing was refused by its numbers, a producer has the one epoch it was given."""
+        if not self._is_idempotent or any(codes & _BY_NUMBERS for codes in self._codes.values()) or any(
+                record.is_cut_off or (record.future is not None and not is_acknowledged(record))
+                for record in self._workload.records):
+            return
+        epochs: dict[int, set[tuple[int, int]]] = defaultdict(set)
+        for handed in self._ledger.handed:
+            epochs[id(handed.client)].update((taken.batch.producer_id, taken.batch.producer_epoch)
+                                             for taken in handed.taken if not taken.batch.is_transactional)
+        self._checks["epochs"] += len(epochs)
+        self.wrong += [f"nothing failed, and a producer had the epochs {sorted(own)}" for own in epochs.values()
+                       if len(own) > 1]
 
     # -- the logs
 

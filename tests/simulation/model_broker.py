@@ -67,6 +67,7 @@ _TOPIC_IDS_IN_PRODUCE = 13
 _HINTS_FROM = 10
 _BLAMES_FROM = 8
 _LAST_PRODUCE_BEFORE_V2 = 11
+_FAR_EPOCH = 1_000_000
 _MAX_CORRELATION_ID = 2**31 - 1
 _TOPIC_NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,249}")
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -389,8 +390,11 @@ class ModelCluster(ClusterState):
         verdict = self.parameters.interference.on_metadata(request.node_id, request.now_ms) or MetadataVerdict()
         if verdict.error_code and version >= 13:
             self._count(_METADATA, verdict.error_code)
-            return {"throttle_time_ms": verdict.throttle_ms, "brokers": _NOTHING, "cluster_id": None,
-                    "controller_id": -1, "topics": _NOTHING, "error_code": verdict.error_code}
+            beside = verdict.unlawful_nonsense
+            return {"throttle_time_ms": verdict.throttle_ms, "cluster_id": None, "controller_id": -1,
+                    "brokers": self._end_points(self.nodes) if beside else _NOTHING,
+                    "topics": [self._nonsense(name) for name in self.topics] if beside else _NOTHING,
+                    "error_code": verdict.error_code}
         view = self.view() if verdict.view is None else verdict.view
         if asked is None or (version == 0 and not asked):
             topics = [self._describe(name, topic, verdict, view) for name, topic in view.topics.items()
@@ -471,6 +475,13 @@ class ModelCluster(ClusterState):
                 "leader_id": NO_LEADER if error_code == LEADER_NOT_AVAILABLE else leader_id,
                 "replica_nodes": replicas, "isr_nodes": isr, "offline_replicas": offline})
         return {"error_code": 0, "name": name, "topic_id": topic_id, "is_internal": False, "partitions": partitions}
+
+    def _nonsense(self, name: str) -> dict[str, Any]:
+        """Say of a topic what is not so, and would be believed for long."""
+        topic_id = self.topic_id(name) if self.parameters.has_topic_ids else ZERO_ID
+        return {"error_code": 0, "name": name, "topic_id": topic_id, "is_internal": False, "partitions": [
+            {"error_code": 0, "partition_index": 0, "leader_epoch": _FAR_EPOCH, "leader_id": self.nodes[-1],
+             "replica_nodes": [], "isr_nodes": [], "offline_replicas": []}]}
 
     def _end_points(self, nodes: Iterable[int]) -> list[dict[str, Any]]:
         end_points = []

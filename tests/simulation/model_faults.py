@@ -87,6 +87,7 @@ class MetadataVerdict:
     Attributes:
         view: The cluster as it knows it, from ModelCluster.snapshot(); None is as it is now.
         error_code: Of the whole answer, told from version 13 on; then there is nothing else in it.
+        unlawful_nonsense: There is, and nothing of it is so.
         throttle_ms: The answer's throttle time.
         topic_errors: The code of a topic, which then has no partitions.
         partition_errors: The code of a partition; with LEADER_NOT_AVAILABLE it has no leader.
@@ -105,6 +106,7 @@ class MetadataVerdict:
     partition_counts: Mapping[str, int] | None = None
     hidden_nodes: Set[int] = frozenset()
     unlawful_omitted_topics: Set[str] = frozenset()
+    unlawful_nonsense: bool = False
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,10 @@ _INPUT = "orders"  # whose offsets are committed; no topic of the cluster's
 # What a leader says of a record so that no transaction of its producer can succeed any more.
 _PRODUCER_FENCED = 90
 _FATAL_CODES = (31, 49, 53, _PRODUCER_FENCED)
+_FENCINGS = (47, 48, _PRODUCER_FENCED)
+# What a coordinator says that has not the time just now, or has not heard of a partition yet.
+_PASSING = (3, 7, 14, 15, 16, 51, 55)
+_TITLES = [api_key.title for api_key in (*APIS, ApiKeys.INIT_PRODUCER_ID)]
 
 
 class Given(BaseException):
@@ -251,6 +255,8 @@ class TransactionalCaller:
                         took_ms < self._max_block_ms or f"max.block.ms = {self._max_block_ms} ms" not in str(error)):
                     self.complaints.append(f"{name}() raised {error!r} after {took_ms} ms, phase {error.phase!r}, "
                                            f"outcome {error.outcome!r}; max.block.ms is {self._max_block_ms}")
+                may_come.clear()
+                self._call_another(name)
             except FromOutside:
                 told.was_interrupted = True
             except IllegalStateError as error:
@@ -289,6 +295,23 @@ class TransactionalCaller:
                 if took_ms > self._max_block_ms + LATE_MS:
                     self.complaints.append(f"{name}() took {took_ms} ms, and max.block.ms is {self._max_block_ms}")
 
+    def _call_another(self, name: str) -> None:
+        """While nobody knows what becomes of a call, another one is refused, and changes nothing."""
+        if name not in ("init_transactions", "commit_transaction", "abort_transaction"):
+            return
+        try:
+            self.producer.begin_transaction()
+        except IllegalStateError as error:
+            self._workload.judged["another call"] += 1
+            if f"{name}() timed out" not in str(error):
+                self.complaints.append(f"begin_transaction() behind {name}(), which timed out, raised {error!r}")
+        except (FatalProducerError, AbortableTransactionError):
+            pass  # it has failed since
+        except KafkaError as error:
+            self.complaints.append(f"begin_transaction() behind {name}(), which timed out, raised {error!r}")
+        else:
+            self.complaints.append(f"begin_transaction() returned, and {name}() had timed out")
+
     def _plan_interrupt(self, may_come: list[bool]) -> None:
         scheduler = self._workload._scheduler
         thread = scheduler.current
@@ -302,6 +325,10 @@ class TransactionalCaller:
                 str(error.__cause__).rstrip(".") not in str(error)):
             self.complaints.append(f"transaction {told.number} can only be aborted: {error!r}, because of "
                                    f"{error.__cause__!r}")
+        self._look_at_hint(error)
+        cause = error.__cause__
+        if isinstance(cause, ApiError) and cause.code in _PASSING and cause.api in _TITLES:
+            self.complaints.append(f"transaction {told.number} can only be aborted because of {cause!r}, which passes")
 
     def _look_at_fatal(self, error: FatalProducerError) -> None:
         self._workload.judged["fatal of transactions"] += 1
@@ -311,6 +338,13 @@ class TransactionalCaller:
             self.complaints.append(f"the transactional producer cannot go on: {error!r}, and nobody was fenced")
         if repr(TRANSACTIONAL_ID) not in str(error):
             self.complaints.append(f"{error!r} does not name the transactional id")
+        self._look_at_hint(error)
+
+    def _look_at_hint(self, error: AbortableTransactionError | FatalProducerError) -> None:
+        """A refusal by epoch says what is behind it: another producer, or too long a transaction."""
+        says_who, says_how_long = "Another producer was init" in str(error), "transaction.timeout.ms" in str(error)
+        if error.code in _FENCINGS and not says_who and not says_how_long:
+            self.complaints.append(f"{error!r} does not say how that comes about")
 
     def _was_refused(self, code: int) -> bool:
         """Whether a coordinator ever answered with a code."""
