@@ -109,7 +109,7 @@ class Sender:
             self._registry.roll(now_ms)
         if freeze is not None and (now_ms >= freeze.due_ms or now_ms - self._wire.client.woke_ms
                                    > freeze.longest_pause_ms) and freeze.has_thawed(now_ms):
-            self._thaw(now_ms)
+            now_ms = self._thaw(now_ms)
         room, queues = self._waiting_room, self._accumulator.waiting.queues
         room_ms = room.move_on(now_ms) if room is not None and queues else NEVER_MS
         # What failed in a turn is counted and logged at the beginning of the next, which comes at once.
@@ -166,10 +166,17 @@ class Sender:
         """Whether nobody ran for longer than request.timeout.ms, until now."""
         return self._freeze is not None and self._freeze.has_thawed(now_ms)
 
-    def _thaw(self, now_ms: int) -> None:
-        """Begin with new connections, after time in which nobody ran: those there are may be dead without a word."""
-        self._wire.client.hear(now_ms)  # first: what was answered meanwhile was, whatever became of the connection
-        self._begin_anew(now_ms, "the process could not run for longer than request.timeout.ms")
+    def _thaw(self, now_ms: int) -> int:
+        """Begin with new connections, after time in which nobody ran: those there are may be dead without a word.
+
+        Returns:
+            When that was; later than it began, where nobody ran again meanwhile, and that is told.
+        """
+        client = self._wire.client
+        client.hear(now_ms)  # first: what was answered meanwhile was, whatever became of the connection
+        heard_ms = min(max(now_ms, client.woke_ms), self._completion.clock.now_ms())
+        self._begin_anew(heard_ms, "the process could not run for longer than request.timeout.ms")
+        return heard_ms
 
     def _begin_anew(self, now_ms: int, why: str) -> None:
         self._wire.renew()

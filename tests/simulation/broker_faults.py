@@ -113,7 +113,7 @@ class BrokerFaults(Interference):
             coordinators.fence(now_ms)
         if faults.fires("coordinator_error"):
             return self._chance.choice(_COORDINATOR_ERRORS)
-        if faults.fires("coordinator_refusal"):
+        if not faults.is_completing and faults.fires("coordinator_refusal"):
             return self._chance.choice(_COORDINATOR_REFUSALS[api_key])
         return None
 

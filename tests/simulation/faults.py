@@ -122,6 +122,7 @@ class Faults:
         late_requests: Of which APIs the next request is lost, by the script, and how many ms later it comes.
         freezes: When that was, and for how long beyond the sleep that was to be, in ms.
         recreated: Which topics were made anew, and when.
+        is_completing: Whether another process ends a transaction: what coordinators say of it is true then.
         failed_codecs: How many batches could not be compressed.
         healed_ms: When the world was well again; None before.
         is_healed: Whether nothing goes wrong any more.
@@ -154,6 +155,7 @@ class Faults:
         self.throttled_ms: Counter[int] = Counter()
         self.freezes: list[tuple[int, int]] = []
         self.recreated: list[tuple[str, int]] = []
+        self.is_completing = False
         self.healed_ms: int | None = None
         self.is_healed = False
         self.ends_turns = False
@@ -394,6 +396,8 @@ class Faults:
             self.frozen_ms += ms
             # So much of it may have been its own sleep: nobody in the process can tell them apart.
             self.freezes.append((self._scheduler.now_ms, max(0, ms - longest_ms)))
+            if self.cluster.telemetry is not None:
+                self.cluster.telemetry.slack_ms += ms
             self._scheduler.jump(ms)
         if self.fires("suspend"):  # nobody behind the connections knows them any more, and nobody says so
             self.clock.slept_ms += int(self._chance.random() * 3_600_000)

@@ -163,9 +163,9 @@ class Manners:
                 word in text for word in explanation.no_words):
             self.complain(f"the client says {text!r} of node {connection_id}, and that was {explanation}")
         elif stated_ms is not None and not self.faults.tear_count and (  # a torn turn loses what it has read
-                explanation.waited_ms is None
+                (explanation.waited_ms is None and not self.faults.freezes)
                 # The process may have stood still between a look at its clock and the bytes.
-                or not 0 < stated_ms <= explanation.waited_ms + _TICKS_MS + self.faults.called_back_ms + max(
+                or not 0 < stated_ms <= (explanation.waited_ms or 0) + _TICKS_MS + self.faults.called_back_ms + max(
                     (ms for _, ms in self.faults.freezes), default=0)):
             self.complain(f"the client says {text!r} of node {connection_id}, and had waited {explanation.waited_ms} "
                           "ms")

@@ -80,12 +80,14 @@ class ModelTelemetry:
     Attributes:
         instances: All there are.
         request_count: How many requests came.
+        slack_ms: See Wanted; and for how long processes stood still, with requests on their way.
     """
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
         self.instances: dict[UUID, Instance] = {}
         self.request_count = 0
+        self.slack_ms = wanted.slack_ms
         self._subscriptions = 0
 
     def subscribe(self, body: Mapping[str, Any], refusal: int, connection: Hashable, now_ms: int) -> dict[str, Any]:
@@ -133,7 +135,7 @@ class ModelTelemetry:
             since_ms, least_ms = instance.subscribed_ms, wanted.interval_ms // 2
             if instance.pushed_ms is not None:
                 since_ms, least_ms = instance.pushed_ms, wanted.interval_ms
-            if now_ms - since_ms < least_ms - wanted.slack_ms:
+            if now_ms - since_ms < least_ms - self.slack_ms:
                 bug(f"PushTelemetry came {now_ms - since_ms} ms after the last one, of an interval of "
                     f"{wanted.interval_ms} ms")
         numbers = self._read(body)

@@ -121,6 +121,9 @@ class ModelCoordinators:
         transactions: By transactional id.
         committed: What is committed of groups, in order: (group, topic, partition) and offset.
         completion_ms: How long the next completions take.
+        late_adds: Whose AddPartitionsToTxn came out of an ended connection, and may have opened a transaction anew.
+        stepped_back: Whose offsets a TxnOffsetCommit set that came out of an ended connection, behind newer ones of the
+            same transaction: (group, topic, partition).
         fenced: Why producers were fenced: the epochs that nobody may use any more, by producer id.
     """
 
@@ -130,7 +133,8 @@ class ModelCoordinators:
         self.committed: list[tuple[tuple[str, str, int], int]] = []
         self.completion_ms = 0
         self.fenced: dict[int, str] = {}
-        self._late_adds: set[str] = set()  # whose AddPartitionsToTxn came out of an ended connection
+        self.stepped_back: set[tuple[str, str, int]] = set()
+        self.late_adds: set[str] = set()
         self._cluster = cluster
         self._moved = 0
         self._ids_given = 0
@@ -168,7 +172,7 @@ class ModelCoordinators:
         code = NOT_COORDINATOR if coordinator != node_id else 0
         if api_key is ApiKeys.ADD_PARTITIONS_TO_TXN:
             if is_late:
-                self._late_adds.add(key)
+                self.late_adds.add(key)
             return self._add_partitions(version, key, body, code, now_ms, place_code)
         if api_key is ApiKeys.TXN_OFFSET_COMMIT:
             return self._commit_offsets(version, key, body, code, now_ms, is_late=is_late, place_code=place_code)
@@ -223,7 +227,7 @@ class ModelCoordinators:
             if epoch == transaction.last_epoch != transaction.epoch:  # its answer was lost
                 return {"error_code": 0, "producer_id": producer_id, "producer_epoch": transaction.epoch}
         why = "its own InitProducerId came late" if is_late and producer_id == NO_PRODUCER_ID else ""
-        if key in self._late_adds and transaction.status is Status.ONGOING:  # and opened a transaction anew
+        if key in self.late_adds and transaction.status is Status.ONGOING:  # and opened a transaction anew
             why = "its own AddPartitionsToTxn came late"
         if transaction.status is Status.ONGOING:
             self._abort_for(transaction, now_ms, why)
@@ -277,6 +281,9 @@ class ModelCoordinators:
         refused = next(iter(offsets)) if place_code and not code else None
         if not code:
             assert transaction is not None, "it is open"
+            if is_late:
+                self.stepped_back.update(place for place, offset in offsets.items()
+                                         if transaction.offsets.get(place, offset) != offset)
             transaction.offsets.update({place: offset for place, offset in offsets.items() if place != refused})
         return {"topics": [{"name": topic["name"], "partitions": [
             {"partition_index": row["partition_index"],

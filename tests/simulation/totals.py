@@ -114,9 +114,9 @@ class Totals:
             node_id = int(name.rpartition("-")[2])
             own = [one for one in handed if one.node_id == node_id]
             # Of an answer that makes no sense only a part may have been read; a torn turn loses what it has read, and
-            # that all on a connection was late.
+            # that all on a connection was late. What was handed over when the process stood still is late at once.
             ended = sum(bool(one.read_number) or "late" in one.ends for one in own) + (
-                self._faults.fired["garble"]
+                self._faults.fired["garble"] + len(self._faults.freezes)
                 + self._faults.tear_count * props["max.in.flight.requests.per.connection"])
             latency_ms = self._metrics[f"request-latency-ms-total.node-{node_id}"]
             self._checks["latency"] += 1

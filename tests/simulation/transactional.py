@@ -29,7 +29,10 @@ from pyproducer import (
     KafkaError,
     KafkaTimeoutError,
     OffsetAndMetadata,
+    PreparedTransaction,
     TopicPartition,
+    TransactionCompleter,
+    TransactionOutcome,
 )
 from pyproducer.common.errors import UNKNOWN
 from pyproducer.protocol.apis import ApiKeys
@@ -44,6 +47,7 @@ TRANSACTIONAL_ID = "till-7"
 LONGEST_REQUEST_BYTES = 20_000  # max.request.size
 _MOST_LIVES = 4
 _TRANSACTIONS = (3, 5, 8)
+_PREPARED, _COMPLETED_ELSEWHERE = 0.25, 0.17
 _GROUPS = ("ledger", "audit")
 _INPUT = "orders"  # whose offsets are committed; no topic of the cluster's
 
@@ -99,6 +103,7 @@ class TransactionalCaller:
         chance: Its own.
         make: Makes a producer, which is one of the workload's then.
         close: Closes one.
+        make_completer: Makes what ends a prepared transaction in another process; None where there is none.
 
     Attributes:
         complaints: What must not be.
@@ -106,7 +111,7 @@ class TransactionalCaller:
     """
 
     def __init__(self, workload: Workload, cluster: ModelCluster, chance: random.Random, make: Callable[[], Any],
-                 close: Callable[[Any], Any]) -> None:
+                 close: Callable[[Any], Any], make_completer: Callable[[], TransactionCompleter] | None) -> None:
         self.complaints: list[str] = []
         self.transactions: list[Told] = []
         self._workload = workload
@@ -114,7 +119,9 @@ class TransactionalCaller:
         self._chance = chance
         self._make = make
         self._close = close
+        self._make_completer = make_completer
         self._lives = 0
+        self._failed_lives = 0
         self._order = 0
         self._offset = 0
         self._is_initialized = False
@@ -178,8 +185,11 @@ class TransactionalCaller:
             else:
                 fill(told)
             way = chance.random()
-            if way < 0.1:
-                self._call("prepare_transaction", lambda: self.producer.prepare_transaction(), told)
+            if way < _PREPARED:
+                prepared = self._call("prepare_transaction", lambda: self.producer.prepare_transaction(), told)
+                if prepared is not None and self._make_completer is not None and way < _COMPLETED_ELSEWHERE:
+                    self._complete_elsewhere(told, prepared, chance)
+                    return
             if way < 0.75 or chance is not self._chance:
                 told.end = "unknown"
                 self._call("commit_transaction", lambda: self.producer.commit_transaction(), told)
@@ -191,6 +201,40 @@ class TransactionalCaller:
         self._call("abort_transaction", lambda: self.producer.abort_transaction(), told)
         for record in told.records:
             record.may_be_seen = True
+
+    def _complete_elsewhere(self, told: Told, prepared: PreparedTransaction, chance: random.Random) -> None:
+        """The producer ends here, and somebody else ends its transaction, who is told what became of it."""
+        assert self._make_completer is not None
+        told.end, faults = "unknown", self._workload._faults
+        self._close(self.producer)
+        is_commit, faults.is_completing = chance.random() < 0.7, True
+        with self._make_completer() as completer:
+            first = self._ask(completer.commit if is_commit else completer.abort, prepared)
+            again = self._ask(completer.abort if is_commit else completer.commit, prepared)
+        faults.is_completing = False
+        self._workload.judged[f"completed elsewhere: {first.value}"] += 1
+        # Since Transactions V2 a coordinator knows a finished one again only by what it was asked for before.
+        is_anew = TRANSACTIONAL_ID in self._cluster.coordinators.late_adds
+        if again not in (first, TransactionOutcome.UNDECIDABLE) and not prepared.is_empty and not is_anew:
+            self.complaints.append(f"transaction {told.number} is {first.value}, and then {again.value}")
+        if first is not TransactionOutcome.UNDECIDABLE:
+            told.end = first.value
+        self._next_life()
+        for record in told.records:
+            record.may_be_seen = True
+
+    def _ask(self, call: Callable[[PreparedTransaction], TransactionOutcome],
+             prepared: PreparedTransaction) -> TransactionOutcome:
+        """Ask until there is an answer."""
+        while True:
+            try:
+                return call(prepared)
+            except (KafkaTimeoutError, FromOutside):
+                self._sleep()
+            except ApiError as error:
+                if not self._was_refused(error.code):
+                    raise
+                self._sleep()
 
     def _fill(self, told: Told, chance: random.Random) -> None:
         operations = (self._burst, self._burst, self._send_batch, self._flush, self._offsets, self._wait, self._sleep,
@@ -207,10 +251,15 @@ class TransactionalCaller:
                 record.may_be_seen = True
         self._look_whether_it_stays_fatal()
         self._close(self.producer)
+        self._next_life()
+        self._failed_lives += 1
+        return self._failed_lives <= _MOST_LIVES
+
+    def _next_life(self) -> None:
+        """Have another producer with the same transactional id."""
         self._lives += 1
         self.producer = self._make()
         self._is_initialized = False
-        return self._lives <= _MOST_LIVES
 
     def _look_whether_it_stays_fatal(self) -> None:
         """What fails behind the end of a producer does not bring it back."""
@@ -465,7 +514,11 @@ class TransactionalCaller:
             taken = [record for record in told.records if record.refused is None]
             if told.end == "aborted" and (own or own_offsets):
                 self.complaints.append(f"transaction {told.number} was aborted, and {own} and {own_offsets} are there")
-            is_all = len(own) == len(taken) and all(pair in offsets for pair in told.offsets.items())
+            # Of two offsets of a partition in one transaction the first may come late, behind the second.
+            is_all = len(own) == len(taken) and all(
+                pair in offsets or (pair[0] in coordinators.stepped_back and any(
+                    asked in offsets for asked in told.asked if asked[0] == pair[0]))
+                for pair in told.offsets.items())
             if told.end == "committed" and not is_all:
                 self.complaints.append(
                     f"transaction {told.number} was committed; of {taken} only {own} are there, of {told.offsets} only "

@@ -41,6 +41,7 @@ MOST_RECORDS = 2000
 NO_TOPIC = "nowhere"  # there is none of that name
 _OF_NO_TOPIC = 0.04
 _MOST_FORKS = 3
+_LONGEST_IDLE_MS = 300_000  # metadata.max.idle.ms
 # What a record fails with that comes behind another one of its transaction, which failed.
 OF_A_TRANSACTION = (AbortableTransactionError, FatalProducerError)
 HEADERS = (("h", b"v"), ("", None))
@@ -315,12 +316,12 @@ class Workload:
 
         Where no node can be reached it asks the bootstrap addresses again, and believes what it hears first; and older
         nodes tell of no epochs. An answer that is behind may bring back a topic that was made anew since, or that was
-        said to be in error: its epochs are forgotten by then.
+        said to be in error: its epochs are forgotten by then. So are those of a topic that nobody used for long.
         """
         parameters, metadata = self._parameters, producer._runtime.metadata
         starts = metadata._start_count
         if (not parameters.has_topic_ids or parameters.node_versions or "odd_versions" in parameters.powers
-                or starts != metadata._answered_start_count
+                or starts != metadata._answered_start_count or self._scheduler.now_ms >= _LONGEST_IDLE_MS
                 or (self._faults.fired["stale_metadata"]
                     and (self._faults.fired["recreate_topic"] or self._faults.fired["topic_error"]))):
             return

@@ -16,7 +16,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from pyproducer import DeliveryFailedError, DeliverySummary, KafkaProducer, ProducerDeadError, hotpath
+from pyproducer import (
+    DeliveryFailedError,
+    DeliverySummary,
+    KafkaProducer,
+    ProducerDeadError,
+    TransactionCompleter,
+    hotpath,
+)
 from pyproducer.accumulator.life import UNOWNED, Life, LifeState
 from pyproducer.accumulator.partition_sequence import PartitionSequence
 from pyproducer.accumulator.producer_batch import ProducerBatch
@@ -40,7 +47,7 @@ from pyproducer.record.compression import Compressor
 from pyproducer.record.layout import MAX_SEQUENCE, Buffer
 from pyproducer.sender.turns import ASIDE_MS
 from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch, TransactionManager
-from tests.simulation import circles, lines, meetings
+from tests.simulation import circles, completer, lines, meetings
 from tests.simulation.application import Application
 from tests.simulation.broker_faults import BrokerFaults
 from tests.simulation.checker import BY_KEY, Checker, murmur2
@@ -138,7 +145,7 @@ def run(plan: Plan) -> Report:
     world = World(plan, report, watch)
     try:
         with (circles.found(world.scheduler), meetings.simulated(world.scheduler), world.odd_requests(),
-              world.lines_at_once()):
+              world.lines_at_once(), completer.names_known(world.network.address_count)):
             world.run()
     except SimulationFailed as failed:
         report.wrong.append(str(failed))
@@ -298,6 +305,10 @@ class World:
         return all(record.refused is not None or (record.future is not None and record.future.done())
                    for record in workload.records if record.topic == topic)
 
+    @property
+    def _servers(self) -> str:
+        return ",".join(f"{name_of(node_id)}:9092" for node_id in range(self.parameters.node_count))
+
     def _make_producer(self, stream: str, props: Mapping[str, Any] | None = None) -> KafkaProducer:
         scheduler = self.scheduler
         manners = Manners(scheduler, self.faults, self.parameters, self.report.checks, self._watch.talking)
@@ -319,11 +330,10 @@ class World:
         is_safe = module.ROLE_IS_SAFE
         # The text's role does not survive an exception at any line; they come where threads wait, except in a swarm.
         module.ROLE_IS_SAFE = is_safe or (not self.plan.swarm and self.plan.stream("turns").random() < _CALLERS_TURNS)
-        servers = ",".join(f"{name_of(node_id)}:9092" for node_id in range(self.parameters.node_count))
         application = self.application
-        producer = SimulatedProducer({"bootstrap.servers": servers, "client.id": "simulated", **self.parameters.props,
-                                      **application.props(), **(props or {})},
-                                     value_serializer=application.value_serializer)
+        producer = SimulatedProducer(
+            {"bootstrap.servers": self._servers, "client.id": "simulated", **self.parameters.props,
+             **application.props(), **(props or {})}, value_serializer=application.value_serializer)
         module.ROLE_IS_SAFE = is_safe
         accumulator = producer._runtime.accumulator
         manners.error_of = lambda node_id: producer._runtime.wire.client.connection_error(Node(node_id, "", 0))
@@ -359,7 +369,8 @@ class World:
             threads.append(scheduler.start(caller.run, "event loop"))
         if parameters.transactions is not None:
             self.transactional = TransactionalCaller(workload, self.cluster, self.plan.stream("transactions"),
-                                                     self._make_transactional, self._close_one)
+                                                     self._make_transactional, self._close_one,
+                                                     self._make_completer if parameters.listener is None else None)
             threads.append(scheduler.start(self.transactional.run, "transactional caller", is_interruptible=True))
         if workload.is_endless:
             self._close_while_sending(threads)
@@ -386,6 +397,12 @@ class World:
         self._check_telemetry()
         self._check_times()
         self._check_totals()
+
+    def _make_completer(self) -> TransactionCompleter:
+        return completer.SimulatedCompleter({
+            "bootstrap.servers": self._servers, "client.id": "simulated",
+            **{key: self.parameters.props[key] for key in ("max.block.ms", "request.timeout.ms", "linger.ms",
+                                                           "delivery.timeout.ms")}}, self.network, self.clock)
 
     def _make_transactional(self) -> KafkaProducer:
         return self._make_producer(f"transactional producer {len(self.producers)}", {

@@ -304,3 +304,21 @@ def test_thaw_when_the_thread_stood_aside_then_connections_are_made_anew() -> No
     assert world.send(b"second", 0).result(30).offset == 1
     assert len(world.selectors) == 2
     world.close()
+
+
+def test_freeze_when_it_comes_while_the_last_one_is_dealt_with_then_each_counts_once(
+        caplog: pytest.LogCaptureFixture) -> None:
+    """The turn went on with the time at which it had begun, and the second one moved all deadlines twice."""
+    world = FreezingWorld(**{"delivery.timeout.ms": DELIVERY_TIMEOUT_MS})
+    world.begin()
+    future = world.send_into_silence()
+    world.freeze_in_next_poll(FREEZE_MS)
+    world.turn()
+    world.freeze_in_next_poll(FREEZE_MS)
+    caplog.clear()
+    world.turn()
+    told = [record.getMessage().split(":")[0] for record in caplog.records if "deadlines" in record.getMessage()]
+    assert told == [f"The process could not run for {FREEZE_MS} ms"]
+    world.is_silent = False
+    assert future.result(30).offset == 1
+    world.close()
