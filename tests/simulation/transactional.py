@@ -187,7 +187,8 @@ class TransactionalCaller:
             way = chance.random()
             if way < _PREPARED:
                 prepared = self._call("prepare_transaction", lambda: self.producer.prepare_transaction(), told)
-                if prepared is not None and self._make_completer is not None and way < _COMPLETED_ELSEWHERE:
+                if (prepared is not None and self._make_completer is not None and way < _COMPLETED_ELSEWHERE
+                        and chance is self._chance):
                     self._complete_elsewhere(told, prepared, chance)
                     return
             if way < 0.75 or chance is not self._chance:

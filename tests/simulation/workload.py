@@ -467,7 +467,8 @@ class Workload:
             raise
         finally:
             self._look_at_time(record, self._scheduler.now_ms - began_ms, self._faults.frozen_ms - frozen_ms)
-        self.look_at_epochs(self.producer_of(record.caller))
+        if not self._plan.swarm:  # there an exception may come at any line
+            self.look_at_epochs(self.producer_of(record.caller))
         return record.future
 
     def _look_at_time(self, record: Sent, took_ms: int, frozen_ms: int) -> None:
