@@ -32,7 +32,6 @@ def clamp(number, highest):
 def unused(number):
     return number + 1
 '''
-MUTANT: Mutant = next(mutant for mutant in candidates("pyproducer/toy.py", TOY) if mutant.operator == "compare-gt-le")
 TESTS = '''
 from pyproducer.toy import clamp
 
@@ -40,6 +39,12 @@ def test_clamp():
     assert clamp(3, 5) == 3
     assert clamp(7, 5) == 5
 '''
+
+
+@pytest.fixture(scope="module")
+def toy() -> Mutant:
+    """One of the toy's; found here and not at the top, for the whole package is read to find any."""
+    return next(mutant for mutant in candidates("pyproducer/toy.py", TOY) if mutant.operator == "compare-gt-le")
 
 
 def test_mutants_when_drawn_then_each_parses_and_differs_in_one_place() -> None:
@@ -203,7 +208,7 @@ LATE = ("failed", "Failed: Timeout (>20.0s) from pytest-timeout.")
     pytest.param([LATE, LATE, PASSED], HUNG, (), id="takes too long twice"),
     pytest.param([FAILED, LATE, PASSED], HUNG, (), id="takes too long once"),
 ])
-def test_failure_when_it_is_asked_again_then_only_one_that_comes_again_counts(
+def test_failure_when_it_is_asked_again_then_only_one_that_comes_again_counts(toy: Mutant,
         answers: list[tuple[str, str]], outcome: str, flakes: tuple[str, ...]) -> None:
     left = list(answers)
 
@@ -212,29 +217,30 @@ def test_failure_when_it_is_asked_again_then_only_one_that_comes_again_counts(
         said, message = left.pop(0)
         return {"outcome": said, "test": tests[0], "message": message, "seconds": 1.0, "cpu_s": 1.0}
 
-    verdict = Doubter().judge(MUTANT, 2, [("near", ["a", "b"])], ask, ask)
+    verdict = Doubter().judge(toy, 2, [("near", ["a", "b"])], ask, ask)
     assert (verdict.outcome, verdict.flakes, left) == (outcome, flakes, [])
 
 
-def test_report_when_it_is_resumed_then_has_the_verdicts_of_what_was_not_edited_since(tmp_path: Path) -> None:
+def test_report_when_it_is_resumed_then_has_the_verdicts_of_what_was_not_edited_since(
+        toy: Mutant, tmp_path: Path) -> None:
     other = next(mutant for mutant in candidates("pyproducer/toy.py", TOY) if mutant.line == 9)
     file = tmp_path / "report.jsonl"
-    verdicts = [Verdict(MUTANT, KILLED, 3, "seed 7", "wrong", 1.5, 1.25, 8, ("seed 3",)), Verdict(other, SURVIVED, 2)]
+    verdicts = [Verdict(toy, KILLED, 3, "seed 7", "wrong", 1.5, 1.25, 8, ("seed 3",)), Verdict(other, SURVIVED, 2)]
     for verdict in verdicts:
         report.write_row(file, verdict, TOY)
-    mutants = [MUTANT, other]
-    assert report.read_rows(file, mutants, {MUTANT.path: TOY}) == verdicts
+    mutants = [toy, other]
+    assert report.read_rows(file, mutants, {toy.path: TOY}) == verdicts
     edited = TOY.replace("number + 1", "number + 2")
-    assert report.read_rows(file, mutants, {MUTANT.path: edited}) == verdicts[:1]
-    assert report.read_rows(tmp_path / "none.jsonl", mutants, {MUTANT.path: TOY}) == []
+    assert report.read_rows(file, mutants, {toy.path: edited}) == verdicts[:1]
+    assert report.read_rows(tmp_path / "none.jsonl", mutants, {toy.path: TOY}) == []
 
 
 def test_score_when_seeds_judge_then_counts_what_is_found_twice_and_never_what_is_found_without(
-        monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        toy: Mutant, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "pyproducer").mkdir()
-    (tmp_path / MUTANT.path).write_text(TOY)
+    (tmp_path / toy.path).write_text(TOY)
     baseline = score.Baseline(wrong={4}, cpu_s=dict.fromkeys(range(8), 0.2),
-                              by_line={(MUTANT.path, 3): {1, 4, 5, 6, "warm"}})
+                              by_line={(toy.path, 3): {1, 4, 5, 6, "warm"}})
     finds: list[score.Find] = []
     asked: list[list[int]] = []
 
@@ -250,10 +256,10 @@ def test_score_when_seeds_judge_then_counts_what_is_found_twice_and_never_what_i
             ([late, late], HUNG, 6, [[1, 5, 6], [5]]), ([late, nothing, nothing], SURVIVED, 8, [[1, 5, 6], [5], [6]]),
             ([score.Find(KILLED, None, "SyntaxError", is_seen_again=True)], KILLED, 1, [[1, 5, 6]])):
         finds[:], asked[:] = given, []
-        verdict = score.judge(tmp_path, MUTANT, baseline, {})
+        verdict = score.judge(tmp_path, toy, baseline, {})
         assert (verdict.outcome, verdict.seeds, asked) == (outcome, seeds, expected)
     unreached = score.Baseline(cpu_s=baseline.cpu_s)
-    assert score.judge(tmp_path, MUTANT, unreached, {}).outcome == NOT_COVERED
+    assert score.judge(tmp_path, toy, unreached, {}).outcome == NOT_COVERED
 
 
 def test_score_when_a_seed_runs_on_a_mutant_then_it_is_found_and_without_it_nothing_is(tmp_path: Path) -> None:
