@@ -31,26 +31,30 @@ def is_available() -> bool:
         return False
 
 
+Key = tuple[str, str, tuple[tuple[str, str], ...]]
+"""Group, name and tags of a total."""
+
+
 class Told:
-    """What totals were when they were told last, whoever asked: from there on the next delta counts.
+    """What each total was when it was told last, and when: from there on its next delta counts.
 
     Args:
         began_ns: When totals began, ns since 1970.
 
     Attributes:
         began_ns: As given.
-        values: By group, name and tags.
-        at_ns: When that was, ns since 1970.
+        values: (value, ns since 1970) of each that there is; of those that nobody wanted yet 0, since they were seen.
+        at_ns: When any was told last.
     """
 
     def __init__(self, began_ns: int) -> None:
         self.began_ns = began_ns
-        self.values: dict[tuple[str, str, tuple[tuple[str, str], ...]], float] = {}
+        self.values: dict[Key, tuple[float, int]] = {}
         self.at_ns = began_ns
         self._before = self.values, self.at_ns
 
-    def tell(self, values: dict[tuple[str, str, tuple[tuple[str, str], ...]], float], now_ns: int) -> None:
-        """Note what is told now."""
+    def tell(self, values: dict[Key, tuple[float, int]], now_ns: int) -> None:
+        """Note what is on its way."""
         self._before = self.values, self.at_ns
         self.values, self.at_ns = values, now_ns
 
@@ -74,26 +78,28 @@ class OtlpWriter:
         self._is_delta = is_delta
         self._told = told
 
-    def write(self, metrics: Iterable[Metric], now_ns: int) -> bytes:
-        """Return the bytes of a MetricsData."""
+    def write(self, metrics: Iterable[Metric], now_ns: int) -> tuple[bytes, dict[Key, tuple[float, int]]]:
+        """Return the bytes of a MetricsData, and what is told once they are on their way."""
         from opentelemetry.proto.metrics.v1 import metrics_pb2
 
         data = metrics_pb2.MetricsData()
         scope = data.resource_metrics.add().scope_metrics.add()
         by_name: dict[str, Any] = {}
-        told, seen = self._told, {}
+        told, telling = self._told, {}
         for metric in metrics:
             if metric.group == PARTITION:
                 continue
             name = otlp_name(metric.group, metric.name)
             is_total = metric.kind is Kind.TOTAL
+            is_wanted = name.startswith(self._requested)
             value = float(metric.value)
-            if is_total:  # also where nobody wants it just now
+            if is_total:
                 key = metric.group, metric.name, tuple(sorted(metric.tags.items()))
-                seen[key], last = value, told.values.get(key, 0.0)
+                last, since_ns = before = told.values.get(key, (0.0, told.at_ns))
+                telling[key] = (value, now_ns) if is_wanted else before
                 if self._is_delta:
                     value = value - last if value >= last else value  # its row began anew
-            if not name.startswith(self._requested):
+            if not is_wanted:
                 continue
             found = by_name.get(name)
             if found is None:
@@ -107,15 +113,14 @@ class OtlpWriter:
             point = (found.sum if is_total else found.gauge).data_points.add()
             point.time_unix_nano = now_ns
             if is_total:
-                point.start_time_unix_nano = told.at_ns if self._is_delta else told.began_ns
+                # The wall's clock may have gone back.
+                point.start_time_unix_nano = min(since_ns if self._is_delta else told.began_ns, now_ns)
             point.as_double = value
             for tag, text in metric.tags.items():
                 if tag not in _LEFT_OUT:
                     attribute = point.attributes.add()
                     attribute.key, attribute.value.string_value = tag.replace("-", "_"), text
-        told.tell(seen, now_ns)
-        written: bytes = data.SerializeToString()
-        return written
+        return data.SerializeToString(), telling
 
 
 def otlp_name(group: str, name: str) -> str:

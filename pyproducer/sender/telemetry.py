@@ -21,7 +21,7 @@ from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError, UnsupportedVersionError
 from pyproducer.common.sender_log import SenderLog, sender_log
-from pyproducer.observe.otlp import OtlpWriter, Told
+from pyproducer.observe.otlp import Key, OtlpWriter, Told
 from pyproducer.observe.registry import Registry
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.compression import compressor_for
@@ -120,7 +120,7 @@ class Telemetry:
             return False
         self._says_goodbye = True
         self._push(client, node_id, subscription, now_ms)
-        return True
+        return self._asked_by is client  # it may be too large
 
     def _node(self, client: KafkaClient, now_ms: int) -> int | None:
         """Return a node that is connected, takes a request and wants telemetry."""
@@ -139,10 +139,11 @@ class Telemetry:
     def _push(self, client: KafkaClient, node_id: int, subscription: Subscription, now_ms: int) -> None:
         self.due_ms = now_ms + subscription.interval_ms  # also where its client is thrown away, and no answer comes
         payload, compression = b"", 0
+        now_ns = 1_000_000 * self._clock.timestamp_ms()
+        telling: dict[Key, tuple[float, int]] | None = None
         if subscription.wants_any:
             try:
-                payload = subscription.writer.write(self._registry.collect(now_ms),
-                                                    1_000_000 * self._clock.timestamp_ms())
+                payload, telling = subscription.writer.write(self._registry.collect(now_ms), now_ns)
                 payload, compression = _compressed(payload, subscription.compressions)
             except Exception:  # a protobuf of another version, for one: records are not to stand still for metrics
                 log.exception("Metrics for brokers cannot be written: no more are sent")
@@ -151,11 +152,12 @@ class Telemetry:
             if len(payload) > subscription.max_bytes:
                 log.warning("Metrics for brokers have %d bytes, and node %d takes %d at most: they are not sent",
                             len(payload), node_id, subscription.max_bytes)
-                self._told.take_back()
                 return
         body = {"client_instance_id": self.instance_id or _NO_ID, "subscription_id": subscription.subscription_id,
                 "terminating": self._says_goodbye, "compression_type": compression, "metrics": payload}
         self._send(client, node_id, ApiKeys.PUSH_TELEMETRY, body, now_ms)
+        if telling is not None:
+            self._told.tell(telling, now_ns)  # last: who is interrupted before has told nothing
 
     def _send(self, client: KafkaClient, node_id: int, api_key: ApiKeys, body: Mapping[str, Any],
               now_ms: int) -> None:
@@ -167,13 +169,16 @@ class Telemetry:
         self._asked_by = None
         now_ms = response.received_ms
         body = response.body
+        is_push = response.request.api_key is ApiKeys.PUSH_TELEMETRY
         if body is None:
+            if is_push and not response.was_sent:
+                self._told.take_back()  # nobody can have it
             self._again(now_ms, f"no answer: {response.error}")
             return
         code = ErrorCode.of(body["error_code"])
         if code is not ErrorCode.NONE:
             self._on_error(code, body["error_code"], response, now_ms)
-        elif response.request.api_key is ApiKeys.GET_TELEMETRY_SUBSCRIPTIONS:
+        elif not is_push:
             self.instance_id = body["client_instance_id"]
             self._subscription = subscription = Subscription(body, self._told)
             # Java's: all clients of a cluster that starts would push at once.

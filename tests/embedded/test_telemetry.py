@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 import uuid
 from collections.abc import Callable
@@ -234,20 +235,29 @@ def test_goodbye_when_the_subscription_is_asked_for_then_nobody_waits_for_the_an
     assert not telemetry.say_goodbye(10)
 
 
+def write(writer: OtlpWriter, told: Told, metrics: Any, now_ns: int) -> bytes:
+    """What goes to a broker, as told."""
+    written, telling = writer.write(metrics, now_ns)
+    told.tell(telling, now_ns)
+    return written
+
+
 @pytest.mark.parametrize("is_delta", [True, False])
 def test_start_of_a_sum_when_it_is_told_again_then_a_delta_begins_where_the_last_one_ended(is_delta: bool) -> None:
     """OpenTelemetry's model: deltas join without a gap or an overlap, and a cumulative sum began once."""
     registry = Registry("app", now_ms=0)
     registry.ledger.topic_row("t").record_error_total += 1
-    writer = OtlpWriter(["*"], is_delta=is_delta, told=Told(7))
+    told = Told(7)
+    writer = OtlpWriter(["*"], is_delta=is_delta, told=told)
 
     def times(now_ns: int) -> tuple[int, int]:
-        found = read({"compression_type": 0, "metrics": writer.write(registry.collect(10), now_ns)})
+        found = read({"compression_type": 0, "metrics": write(writer, told, registry.collect(10), now_ns)})
         (point,) = found["org.apache.kafka.producer.topic.record.error.total"]
         return point.start_time_unix_nano, point.time_unix_nano
 
     assert times(100) == (7, 100)
     assert times(200) == (100 if is_delta else 7, 200)
+    assert times(5) == (5, 5), "the wall's clock went back"
 
 
 def test_delta_when_a_topics_row_goes_and_comes_back_then_it_is_never_below_0_and_nothing_is_kept() -> None:
@@ -258,7 +268,7 @@ def test_delta_when_a_topics_row_goes_and_comes_back_then_it_is_never_below_0_an
     writer = OtlpWriter(["*"], is_delta=True, told=told)
 
     def push(now_ms: int) -> list[float]:
-        found = read({"compression_type": 0, "metrics": writer.write(registry.collect(now_ms), now_ms)})
+        found = read({"compression_type": 0, "metrics": write(writer, told, registry.collect(now_ms), now_ms)})
         return [point.as_double for point in found.get("org.apache.kafka.producer.topic.record.error.total", ())]
 
     registry.ledger.topic_row("t").record_error_total += 100
@@ -312,6 +322,60 @@ def test_delta_when_the_subscription_changes_or_a_push_is_refused_then_each_tota
     client.answer(1_550, subscription_id=2, telemetry_max_bytes=100_000)
     telemetry.step(2_050)
     assert sent_totals(client) == [0, 5, 2 if code is None else 7]
+
+
+@pytest.mark.parametrize("wanted", [["org.apache.kafka.producer.node."], []])
+def test_delta_when_a_total_was_not_wanted_for_a_while_then_what_came_meanwhile_is_told(
+        pushing: tuple[Polled, Telemetry], wanted: list[str]) -> None:
+    """Each write took all totals for told, those that it had left out, too."""
+    client, telemetry = pushing
+    registry = telemetry._registry
+    client.answer(520)
+    registry.ledger.topic_row("t").record_error_total += 5
+    for number, prefixes in enumerate((wanted, ["*"])):
+        telemetry._subscription, telemetry.due_ms = None, 2_000 * (number + 1)
+        telemetry.step(telemetry.due_ms)
+        client.answer(2_000 * (number + 1), requested_metrics=prefixes, telemetry_max_bytes=100_000)
+        telemetry.step(2_000 * (number + 1) + 500)
+        if wanted or number:
+            client.answer(2_000 * (number + 1) + 510)
+        registry.ledger.topic_row("t").record_error_total += 2
+    assert sum(sent_totals(client)) == 7
+
+
+@pytest.mark.parametrize("was_sent", [True, False])
+def test_delta_when_a_push_never_left_then_the_next_one_tells_it(pushing: tuple[Polled, Telemetry],
+                                                                 was_sent: bool) -> None:
+    client, telemetry = pushing
+    registry = telemetry._registry
+    client.answer(520)
+    registry.ledger.topic_row("t").record_error_total += 5
+    telemetry.step(1_520)
+    request = client.sent[-1]
+    assert request.on_complete is not None
+    request.on_complete(ClientResponse(request, 0, None, disconnected=True, received_ms=1_530, was_sent=was_sent))
+    telemetry.step(2_530)
+    assert sent_totals(client) == [0, 5, 0 if was_sent else 5]
+
+
+def test_delta_when_a_push_is_interrupted_before_it_leaves_then_the_last_one_tells_it(
+        pushing: tuple[Polled, Telemetry], monkeypatch: pytest.MonkeyPatch) -> None:
+    client, telemetry = pushing
+    client.answer(520)
+    telemetry._registry.ledger.topic_row("t").record_error_total += 5
+    with monkeypatch.context() as patched:
+        patched.setattr(client, "send", lambda *_arguments: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            telemetry.step(1_520)
+    assert telemetry.say_goodbye(1_530)
+    assert sent_totals(client) == [0, 5]
+
+
+def test_goodbye_when_it_is_too_large_then_nobody_waits(polled: tuple[Polled, Telemetry]) -> None:
+    client, telemetry = polled
+    telemetry.step(0)
+    client.answer(10, telemetry_max_bytes=10)
+    assert not telemetry.say_goodbye(20)
 
 
 def test_delta_when_nobody_answers_then_it_counts_as_told(pushing: tuple[Polled, Telemetry]) -> None:
