@@ -48,10 +48,10 @@ class Told:
     """
 
     def __init__(self, began_ns: int) -> None:
-        self.began_ns = began_ns
+        self.began_ns: int = began_ns
         self.values: dict[Key, tuple[float, int]] = {}
-        self.at_ns = began_ns
-        self._before = self.values, self.at_ns
+        self.at_ns: int = began_ns
+        self._before: tuple[dict[Key, tuple[float, int]], int] = self.values, began_ns
 
     def tell(self, values: dict[Key, tuple[float, int]], now_ns: int) -> None:
         """Note what is on its way."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 import uuid
 from collections.abc import Callable
@@ -363,8 +362,11 @@ def test_delta_when_a_push_is_interrupted_before_it_leaves_then_the_last_one_tel
     client, telemetry = pushing
     client.answer(520)
     telemetry._registry.ledger.topic_row("t").record_error_total += 5
+    def interrupt(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
     with monkeypatch.context() as patched:
-        patched.setattr(client, "send", lambda *_arguments: signal.raise_signal(signal.SIGINT))
+        patched.setattr(client, "send", interrupt)
         with pytest.raises(KeyboardInterrupt):
             telemetry.step(1_520)
     assert telemetry.say_goodbye(1_530)

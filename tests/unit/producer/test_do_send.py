@@ -846,6 +846,7 @@ def test_interceptor_when_a_record_is_stored_then_it_is_told_before_the_callback
     events: list[Any] = []
     facade = facades(**{"interceptor.classes": [Seeing(events)]})
     facade.producer.send("t", b"v", partition=1, on_completion=calling_back(events)).result(GIVE_UP_S)
+    facade.producer.flush()  # who asks when it has just been decided does not wait for those who are told
     assert events == [("interceptor", ("t", 1, 100), NOTHING), ("callback", ("t", 1, 100), NOTHING)]
 
 
@@ -855,6 +856,7 @@ def test_interceptor_when_the_broker_refuses_a_record_then_it_is_told_before_the
     facade.broker.error_code = MESSAGE_TOO_LARGE
     future = facade.producer.send("t", b"v", partition=1, on_completion=calling_back(events))
     assert type(future.exception(GIVE_UP_S)) is RecordTooLargeError
+    facade.producer.flush()
     assert events == [("interceptor", None, RecordTooLargeError), ("callback", None, RecordTooLargeError)]
 
 
