@@ -17,6 +17,7 @@ from pyproducer import hotpath
 SocketPair = tuple[socket.socket, socket.socket]
 
 pytestmark = pytest.mark.skipif(hotpath.PromptSocket is None, reason="the compiled socket calls are not there")
+_LOADED = 20  # so often at most on a machine where others run
 
 
 @pytest.fixture
@@ -167,30 +168,37 @@ def test_calls_when_another_thread_waits_for_the_interpreter_then_it_does_not_ge
 
 
 def test_sendmsg_on_when_the_peer_reads_then_a_long_write_is_whole_without_the_interpreter(pair: SocketPair) -> None:
-    """Through the selector it went out in many pieces, each of which cost 5 ms beside a caller that computes."""
+    """Through the selector it went out in many pieces, each of which cost 5 ms beside a caller that computes.
+
+    A socket has room for 200 KB; a write that goes on takes more at once, where the reader has a processor in time.
+    """
     near, far = pair
     data = b"".join(bytes([number]) * 40_000 for number in range(100))
-    received = bytearray()
-
-    def read() -> None:
-        while len(received) < len(data):
-            received.extend(far.recv(65_536))
-
-    reader = threading.Thread(target=read)
-    reader.start()
     prompt = hotpath.PromptSocket(near)
     pieces = [memoryview(data)[start:start + 40_000] for start in range(0, len(data), 40_000)]
-    sent = largest = 0
-    while sent < len(data):
-        try:
-            written = prompt.sendmsg_on([memoryview(data)[sent:]] if sent else pieces)
-        except BlockingIOError:
-            time.sleep(0.001)  # the reader had no processor
-            continue
-        sent, largest = sent + written, max(largest, written)
-    reader.join()
-    assert bytes(received) == data
-    assert largest > 400_000, "a socket has room for 200 KB"
+    largest = 0
+    for _ in range(_LOADED):
+        received = bytearray()
+
+        def read(received: bytearray = received) -> None:
+            while len(received) < len(data):
+                received.extend(far.recv(65_536))
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        sent = 0
+        while sent < len(data):
+            try:
+                written = prompt.sendmsg_on([memoryview(data)[sent:]] if sent else pieces)
+            except BlockingIOError:
+                time.sleep(0.001)  # the reader had no processor
+                continue
+            sent, largest = sent + written, max(largest, written)
+        reader.join()
+        assert bytes(received) == data
+        if largest > 400_000:
+            return
+    pytest.fail(f"of {_LOADED} long writes none took more than {largest} bytes at once")
 
 
 @pytest.mark.parametrize("call", ["sendmsg", "sendmsg_on"])
