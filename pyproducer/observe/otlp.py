@@ -31,8 +31,8 @@ def is_available() -> bool:
         return False
 
 
-Key = tuple[str, str, tuple[tuple[str, str], ...]]
-"""Group, name and tags of a total."""
+Totals = dict[tuple[str, str, tuple[tuple[str, str], ...]], tuple[float, int]]
+"""By group, name and tags of a total: what it was, and when, ns since 1970."""
 
 
 class Told:
@@ -43,17 +43,17 @@ class Told:
 
     Attributes:
         began_ns: As given.
-        values: (value, ns since 1970) of each that there is; of those that nobody wanted yet 0, since they were seen.
+        values: Of each that there is; of those that nobody wanted yet 0, since they were seen.
         at_ns: When any was told last.
     """
 
     def __init__(self, began_ns: int) -> None:
         self.began_ns: int = began_ns
-        self.values: dict[Key, tuple[float, int]] = {}
+        self.values: Totals = {}
         self.at_ns: int = began_ns
-        self._before: tuple[dict[Key, tuple[float, int]], int] = self.values, began_ns
+        self._before: tuple[Totals, int] = self.values, began_ns
 
-    def tell(self, values: dict[Key, tuple[float, int]], now_ns: int) -> None:
+    def tell(self, values: Totals, now_ns: int) -> None:
         """Note what is on its way."""
         self._before = self.values, self.at_ns
         self.values, self.at_ns = values, now_ns
@@ -78,7 +78,7 @@ class OtlpWriter:
         self._is_delta = is_delta
         self._told = told
 
-    def write(self, metrics: Iterable[Metric], now_ns: int) -> tuple[bytes, dict[Key, tuple[float, int]]]:
+    def write(self, metrics: Iterable[Metric], now_ns: int) -> tuple[bytes, Totals]:
         """Return the bytes of a MetricsData, and what is told once they are on their way."""
         from opentelemetry.proto.metrics.v1 import metrics_pb2
 

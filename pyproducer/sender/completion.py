@@ -123,8 +123,8 @@ class Completion:
         over: str | None = (f"{now_ms - batch.created_ms} ms passed since the batch was created, and "
                             f"delivery.timeout.ms is {self._delivery_timeout_ms}")
         if sequence is not None and not batch.has_reached_delivery_timeout(self._delivery_timeout_ms, now_ms):
-            table = self._metadata.cluster.tables.get(batch.topic_partition.topic)
-            over = sequence.why_not_again(batch, now_ms, None if table is None else table.topic_id)
+            topic_id = self._metadata.cluster.table(batch.topic_partition.topic).topic_id
+            over = sequence.why_not_again(batch, now_ms, topic_id)
         error = KafkaTimeoutError(
             f"{batch.record_count} record(s) for {batch.topic_partition} expired {tried}: {over}"
             f"{last_error}{'. ' + why if why else ''}",

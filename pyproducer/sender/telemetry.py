@@ -21,7 +21,7 @@ from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError, UnsupportedVersionError
 from pyproducer.common.sender_log import SenderLog, sender_log
-from pyproducer.observe.otlp import Key, OtlpWriter, Told
+from pyproducer.observe.otlp import OtlpWriter, Told, Totals
 from pyproducer.observe.registry import Registry
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.compression import compressor_for
@@ -140,7 +140,7 @@ class Telemetry:
         self.due_ms = now_ms + subscription.interval_ms  # also where its client is thrown away, and no answer comes
         payload, compression = b"", 0
         now_ns = 1_000_000 * self._clock.timestamp_ms()
-        telling: dict[Key, tuple[float, int]] | None = None
+        telling: Totals | None = None
         if subscription.wants_any:
             try:
                 payload, telling = subscription.writer.write(self._registry.collect(now_ms), now_ns)

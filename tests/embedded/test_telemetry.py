@@ -156,6 +156,12 @@ class Polled:
             "push_interval_ms": 1_000, **body}, received_ms=now_ms))
 
 
+    def lose(self, now_ms: int, **how: bool) -> None:
+        request = self.sent[-1]
+        assert request.on_complete is not None
+        request.on_complete(ClientResponse(request, 0, None, received_ms=now_ms, **how))
+
+
 @pytest.fixture
 def polled() -> tuple[Polled, Telemetry]:
     client, registry = Polled(), Registry("app")
@@ -350,9 +356,7 @@ def test_delta_when_a_push_never_left_then_the_next_one_tells_it(pushing: tuple[
     client.answer(520)
     registry.ledger.topic_row("t").record_error_total += 5
     telemetry.step(1_520)
-    request = client.sent[-1]
-    assert request.on_complete is not None
-    request.on_complete(ClientResponse(request, 0, None, disconnected=True, received_ms=1_530, was_sent=was_sent))
+    client.lose(1_530, disconnected=True, was_sent=was_sent)
     telemetry.step(2_530)
     assert sent_totals(client) == [0, 5, 0 if was_sent else 5]
 
@@ -387,9 +391,7 @@ def test_delta_when_nobody_answers_then_it_counts_as_told(pushing: tuple[Polled,
     client.answer(520)
     registry.ledger.topic_row("t").record_error_total += 5
     telemetry.step(1_520)
-    request = client.sent[-1]
-    assert request.on_complete is not None
-    request.on_complete(ClientResponse(request, 0, None, received_ms=1_530))
+    client.lose(1_530)
     registry.ledger.topic_row("t").record_error_total += 2
     telemetry.step(2_530)
     assert sent_totals(client) == [0, 5, 2]

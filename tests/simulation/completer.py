@@ -8,20 +8,17 @@ Source:  ours.
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from pyproducer import TransactionCompleter
 from pyproducer.client import blocking_client
-from pyproducer.client.blocking_client import LARGEST_ANSWER_BYTES, BlockingClient
+from pyproducer.client.blocking_client import LARGEST_ANSWER_BYTES
 from pyproducer.client.coordinator_client import CoordinatorClient
-from pyproducer.client.resolver import ResolvedAddress
-from pyproducer.network.channel_builder import client_channel_builder
 from pyproducer.network.selector import Selector
-from tests.simulation.names import address_of, node_named
-from tests.simulation.network import Network, SimPoller, SimSocket
+from tests.simulation.network import Network, SimPoller, SimSocket, addresses_of
 from tests.simulation.schedule import SimClock
 
 
@@ -54,23 +51,19 @@ class SimulatedCompleter(TransactionCompleter):
         self._clock: Any = _Sleeper(clock)
 
     def _client(self) -> CoordinatorClient:
-        if self._coordinators is None:
-            config, network = self._config, self._network
-            builder = client_channel_builder(config, None)
-            client = BlockingClient(builder, client_id=config.client_id, clock=self._clock,
-                                    timeout_s=config.request_timeout_ms / 1000, send_buffer_bytes=-1,
-                                    receive_buffer_bytes=-1)
+        is_new = self._coordinators is None
+        coordinators = super()._client()
+        if is_new:
+            network, clock = self._network, self._clock
+            client, nobody = coordinators._client, SimpleNamespace(has_found=False)
             client.close()
-            nobody: Any = SimpleNamespace(has_found=False)
             client._selector = Selector(
-                max_receive_size_bytes=LARGEST_ANSWER_BYTES, connections_max_idle_ms=-1, channel_builder=builder,
-                wakeup=network.make_wakeup(), make_socket=lambda _family, _kind: SimSocket(network),
-                make_poller=lambda: SimPoller(network, nobody))
-            self._stack = contextlib.ExitStack()
-            self._stack.enter_context(client)
-            self._coordinators = CoordinatorClient(client, config.bootstrap_servers,
-                                                   timeout_s=config.max_block_ms / 1000, clock=self._clock)
-        return self._coordinators
+                max_receive_size_bytes=LARGEST_ANSWER_BYTES, connections_max_idle_ms=-1,
+                channel_builder=client._selector._channel_builder, wakeup=network.make_wakeup(),
+                make_socket=lambda _family, _kind: SimSocket(network),
+                make_poller=lambda: SimPoller(network, cast("Any", nobody)))
+            client._clock = coordinators._clock = clock
+        return coordinators
 
 
 @contextlib.contextmanager
@@ -79,11 +72,7 @@ def names_known(address_count: int) -> Iterator[None]:
     module: Any = blocking_client
     resolve_host = module.resolve_host
 
-    def resolve(host: str, port: int) -> list[ResolvedAddress]:
-        return [ResolvedAddress(socket.AF_INET, (address_of(node_named(host), number), port))
-                for number in range(address_count)]
-
-    module.resolve_host = resolve
+    module.resolve_host = partial(addresses_of, count=address_count)
     try:
         yield
     finally:

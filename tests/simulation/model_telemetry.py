@@ -18,9 +18,6 @@ from uuid import UUID
 from tests.simulation.model_batch import bug, expand
 
 UNKNOWN_SUBSCRIPTION_ID = 117
-FOR_GOOD = (35, 42, 87)
-"""Behind these answers a client sends no more."""
-
 SENT_TOTAL = "org.apache.kafka.producer.record.send.total"
 _CODECS = (1, 2, 3, 4)
 _NO_ID = UUID(int=0)
@@ -53,18 +50,14 @@ class Instance:
 
     Attributes:
         push_count: How many pushes were taken.
-        asked_count: How often it asked what is wanted.
         sent_total: What it told in all of the records that it sent, to every topic together.
         has_ended: Whether the push that was taken last was to be the last one of all.
-        refused_for_good: Whether it was told that its requests are not wanted.
     """
 
     def __init__(self) -> None:
         self.push_count = 0
-        self.asked_count = 0
         self.sent_total = 0.0
         self.has_ended = False
-        self.refused_for_good = False
         self.subscription_id = -1
         self.subscribed_ms = 0
         self.pushed_ms: int | None = None  # with this subscription, last
@@ -103,14 +96,11 @@ class ModelTelemetry:
                   "accepted_compression_types": [], "push_interval_ms": 0, "telemetry_max_bytes": 0,
                   "delta_temporality": False, "requested_metrics": []}
         if refusal:
-            if instance is not None:
-                instance.refused_for_good |= refusal in FOR_GOOD
             return answer
         if instance is None:
             instance_id = UUID(int=1000 + len(self.instances))
             instance = self.instances[instance_id] = Instance()
         self._subscriptions += 1
-        instance.asked_count += 1
         instance.subscription_id = self._subscriptions
         instance.subscribed_ms = now_ms
         instance.pushed_ms = None
@@ -144,7 +134,6 @@ class ModelTelemetry:
         if body["terminating"]:
             instance.ended_on = connection
         if refusal:
-            instance.refused_for_good |= refusal in FOR_GOOD
             if refusal == UNKNOWN_SUBSCRIPTION_ID:
                 self._subscriptions += 1
                 instance.subscription_id = self._subscriptions

@@ -86,6 +86,11 @@ class SimWakeup(Wakeup):
         self.is_sleeping = False
 
 
+def addresses_of(host: str, port: int, count: int) -> list[ResolvedAddress]:
+    """Return what a resolver says of a node's name, which has so many addresses."""
+    return [ResolvedAddress(socket.AF_INET, (address_of(node_named(host), number), port)) for number in range(count)]
+
+
 class SimPoller:
     """What `selectors.DefaultSelector` is to network/interest.py."""
 
@@ -578,5 +583,4 @@ class Network:
         if error is not None:
             manners.failed_lookups[host].add("simulated")
             raise error
-        return [ResolvedAddress(socket.AF_INET, (address_of(node_named(host), number), port))
-                for number in range(self.address_count)]
+        return addresses_of(host, port, self.address_count)

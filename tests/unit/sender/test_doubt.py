@@ -311,6 +311,11 @@ def behind_one_that_stepped_aside(broker: Broker, version: int = 13) -> SteppedP
     return producer
 
 
+def make_topic_anew(producer: SteppedProducer) -> None:
+    """Have metadata tell of another topic of that name."""
+    producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=78)), 13, 0)
+
+
 def store_in(broker: Broker, producer: SteppedProducer) -> None:
     for _ in range(20):
         producer.turn(advance=50)
@@ -330,7 +335,7 @@ def test_order_when_one_in_doubt_is_behind_one_that_stepped_aside_then_it_does_n
     producer = behind_one_that_stepped_aside(old)
     broker = Broker() if is_made_anew else old
     if is_made_anew:
-        producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=78)), 13, 0)
+        make_topic_anew(producer)
     store_in(broker, producer)
     assert producer.error_of("a").outcome == "rejected"
     if is_made_anew:
@@ -356,7 +361,7 @@ def test_order_when_nothing_waits_before_one_in_doubt_then_it_goes_to_a_topic_ma
     producer.lose()
     producer.lose()
     new = Broker()
-    producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=78)), 13, 0)
+    make_topic_anew(producer)
     producer.turn(advance=100)
     assert len(producer.client.in_flight) == 1, "c waits for what becomes of b"
     for _ in range(3):
@@ -376,7 +381,7 @@ def test_order_when_one_in_doubt_waited_behind_another_then_it_is_known_where_it
     producer.answer_all(code=ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
     producer.answer_all(code=ErrorCode.UNKNOWN_TOPIC_ID)
     producer.lose()
-    producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=78)), 13, 0)
+    make_topic_anew(producer)
     producer.turn(advance=100)
     producer.turn()
     assert [values[0][:1] for *_, values in producer.batches_on_wire() if values[0]] == [b"d"]
@@ -401,7 +406,7 @@ def test_order_when_the_one_in_doubt_is_split_then_its_parts_know_where_it_was_s
     producer.turn(advance=100)
     producer.answer_all(code=ErrorCode.MESSAGE_TOO_LARGE)  # the limit of the old topic was lowered
     new = Broker()
-    producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=78)), 13, 0)
+    make_topic_anew(producer)
     store_in(new, producer)
     assert new.values() == [b"b"]
     assert [producer.error_of(name).outcome for name in "cd"] == ["unknown", "unknown"]
@@ -417,7 +422,7 @@ def test_order_when_a_part_steps_aside_in_the_new_topic_then_the_one_behind_it_i
     producer.answer_all(code=ErrorCode.UNKNOWN_TOPIC_ID)
     producer.lose()
     new = Broker(most_bytes=250)
-    producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=78)), 13, 0)
+    make_topic_anew(producer)
     producer.accumulator._batch_size_bytes = 120
     store_in(new, producer)
     assert new.values() == [b"B"]
@@ -435,7 +440,7 @@ def test_order_when_the_one_before_is_on_its_way_to_the_new_topic_then_the_one_i
     producer.clock.advance(later_ms)
     producer.lose()
     new = Broker()
-    producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=78)), 13, 0)
+    make_topic_anew(producer)
     producer.turn(advance=100 - later_ms)
     producer.turn(advance=1)
     store_in(new, producer)
@@ -457,7 +462,7 @@ def test_expiry_when_the_one_that_waits_before_expires_then_the_one_in_doubt_goe
     producer.client.is_ready_now = False
     for _ in range(17):
         producer.turn(advance=100)
-    producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=78)), 13, 0)
+    make_topic_anew(producer)
     producer.turn(advance=110)
     producer.client.is_ready_now = True
     producer.turn(advance=1)
@@ -470,7 +475,7 @@ def test_expiry_when_a_batch_is_over_for_two_reasons_then_it_is_counted_once() -
     producer.client.is_ready_now = False
     for _ in range(19):
         producer.turn(advance=100)
-    producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=78)), 13, 0)
+    make_topic_anew(producer)
     producer.turn(advance=110)
     assert producer.told_names() == ["s", "a", "b", "c"]
     assert producer.registry.producer.record_error_total == 3
