@@ -42,6 +42,7 @@ from pyproducer.common.errors import (
     CorrelationIdMismatchError,
     DisconnectedError,
     KafkaTimeoutError,
+    RemoteProtocolError,
 )
 from pyproducer.network.channel import ChannelPhase, ChannelState, KafkaChannel
 from pyproducer.network.channel_builder import ChannelBuilder
@@ -358,7 +359,7 @@ class BlockingClient:
             UnsupportedVersionError: No version in common, or the body needs a newer one. Not sent.
             DisconnectedError: The connection ended first. Unknown.
             KafkaTimeoutError: No byte for `timeout_s`. Unknown.
-            ProtocolError: What came is no answer to it. Unknown.
+            ProtocolError: What came is no answer to it; the connection is closed. Unknown.
         """
         (answer,) = self.ask_all(connection, api_key, [build], max_version=max_version)
         return answer
@@ -394,8 +395,12 @@ class BlockingClient:
                                build_request(api_key, version, correlation_ids[-1], self._client_id, body))
             if connection_id not in self._ended:
                 self._selector.send(send)
-        return [self._read_answer(connection_id, where, api_key, version, correlation_id, received_before)
-                for correlation_id in correlation_ids]
+        try:
+            return [self._read_answer(connection_id, where, api_key, version, correlation_id, received_before)
+                    for correlation_id in correlation_ids]
+        except RemoteProtocolError:
+            self._selector.close(connection_id)  # whatever comes on it now may be the answer to something else
+            raise
 
     def _await_answer(self, connection_id: str, where: str, api_key: ApiKeys, version: int,
                       is_done: Callable[[], bool]) -> None:

@@ -27,7 +27,13 @@ from pyproducer.client.find_coordinator import (
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import TopicPartition, address_text
 from pyproducer.common.error_codes import ErrorCode, error_for_code
-from pyproducer.common.errors import ApiError, DisconnectedError, KafkaError, KafkaTimeoutError
+from pyproducer.common.errors import (
+    ApiError,
+    DisconnectedError,
+    KafkaError,
+    KafkaTimeoutError,
+    RemoteProtocolError,
+)
 from pyproducer.common.waiting import new_cell
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch
@@ -38,6 +44,8 @@ if TYPE_CHECKING:
 
 _LAST_END_TXN_BEFORE_V2 = 4
 _PAUSE_S = 0.1
+# Of a connection that is of no use any more; another one may be.
+_NO_ANSWER = (DisconnectedError, KafkaTimeoutError, RemoteProtocolError)
 _SHORT_PAUSE_S = 0.01  # a transaction is completed within milliseconds
 
 K = TypeVar("K")
@@ -196,7 +204,7 @@ class CoordinatorClient:
             pause_s = 0.0
             try:
                 self._find(key_type, {keys[index] for index in range(len(keys)) if index not in answers})
-            except (DisconnectedError, KafkaTimeoutError, ApiError) as error:
+            except (*_NO_ANSWER, ApiError) as error:
                 if isinstance(error, ApiError) and not error.retriable:
                     raise
                 last, pause_s = error, _PAUSE_S
@@ -211,7 +219,7 @@ class CoordinatorClient:
                     connection = self._connection(address)
                     got = self._client.ask_all(connection, api_key, [builds[index] for index in indexes],
                                                max_version=max_version_of(connection))
-                except (DisconnectedError, KafkaTimeoutError) as error:
+                except _NO_ANSWER as error:
                     last, pause_s = error, _PAUSE_S
                     self._connections.pop(address, None)
                     for index in indexes:
@@ -274,7 +282,7 @@ class CoordinatorClient:
         while True:
             try:
                 return question()
-            except (DisconnectedError, KafkaTimeoutError, ApiError) as error:
+            except (*_NO_ANSWER, ApiError) as error:
                 if isinstance(error, ApiError) and not error.retriable:
                     raise
                 self._forget_connections()

@@ -19,7 +19,10 @@ BLAME = "simulated: this one"
 _INVALID_RECORD = 87
 _NOT_LEADER = 6
 _TOO_LARGE = 10
-_NO_ID_ERRORS = (14, 15, 16, 7, 51, -1, 41)
+_LAST_EPOCH = 2**15 - 1
+_FAR_ID = 9_000_000  # which nobody is given
+# Refusals, and (id, epoch) that are none, though no error says so: the last epoch is nobody's who has no transactions.
+_NO_ID_ERRORS = (14, 15, 16, 7, 51, -1, 41, (-1, 0), (_FAR_ID, -1), (_FAR_ID, _LAST_EPOCH))
 _TOPIC_ERRORS = (3, 5, 5, 7, 29, -1)
 _PARTITION_ERRORS = (5, 9)
 _METADATA_ERRORS = (129, 129, -1, 7)
@@ -29,7 +32,8 @@ _COORDINATOR_ERRORS = (14, 15, 16)
 _COORDINATOR_REFUSALS = {
     ApiKeys.FIND_COORDINATOR: (30, 53), ApiKeys.INIT_PRODUCER_ID: (51, 53),
     ApiKeys.ADD_PARTITIONS_TO_TXN: (29, 48, 49, 53), ApiKeys.ADD_OFFSETS_TO_TXN: (30, 48, 49, 53),
-    ApiKeys.TXN_OFFSET_COMMIT: (22, 25, 30, 82, 12, 53), ApiKeys.END_TXN: (48, 49, 53)}
+    ApiKeys.TXN_OFFSET_COMMIT: (22, 25, 30, 82, 12, 53), ApiKeys.END_TXN: (48, 49, 53),
+    ApiKeys.DESCRIBE_TRANSACTIONS: (53,)}
 _PLACE_REFUSALS = {ApiKeys.ADD_PARTITIONS_TO_TXN: (3, 3, 29, 7), ApiKeys.TXN_OFFSET_COMMIT: (3, 7, 7, 12, 14, 29)}
 _API_VERSIONS_ERRORS = (35, -1, 42)
 _SUBSCRIPTION_ERRORS = (-1, -1, 7, 42)
@@ -57,7 +61,8 @@ class BrokerFaults(Interference):
         faults, chance = self._faults, self._chance
         scripted = faults.next_scripted(topic, partition)
         if scripted is not None:
-            return Verdict(scripted.code, applies=not scripted.code, unlawful_omitted=scripted.is_left_out)
+            return Verdict(scripted.code, applies=not scripted.code, unlawful_omitted=scripted.is_left_out,
+                           leader_hint=False if scripted.hint is None else LeaderHint(*scripted.hint))
         odd = self._odd_produce(topic, partition)
         if odd is not None:
             return odd
@@ -101,11 +106,13 @@ class BrokerFaults(Interference):
             return Verdict(unlawful_success=True)
         return None
 
-    def on_init_producer_id(self, node_id: int, now_ms: int) -> int | None:
+    def on_init_producer_id(self, node_id: int, now_ms: int) -> int | tuple[int, int] | None:
         return self._chance.choice(_NO_ID_ERRORS) if self._faults.fires("no_id") else None
 
     def on_coordinator(self, node_id: int, api_key: ApiKeys, now_ms: int) -> int | None:
         faults, coordinators = self._faults, self.cluster.coordinators
+        if faults.refusals.get(api_key):
+            return faults.refusals[api_key].popleft()
         coordinators.completion_ms = int(self._chance.random() * 300) if faults.fires("slow_completion") else 0
         if faults.fires("coordinator_move"):
             coordinators.move()
@@ -118,6 +125,8 @@ class BrokerFaults(Interference):
         return None
 
     def on_place(self, node_id: int, api_key: ApiKeys, now_ms: int) -> int | None:
+        if self._faults.place_refusals.get(api_key):
+            return self._faults.place_refusals[api_key].popleft()
         return self._chance.choice(_PLACE_REFUSALS[api_key]) if self._faults.fires("partial_refusal") else None
 
     def on_telemetry(self, node_id: int, api_key: ApiKeys, now_ms: int) -> int | None:
@@ -129,6 +138,8 @@ class BrokerFaults(Interference):
 
     def on_metadata(self, node_id: int, now_ms: int) -> MetadataVerdict | None:
         faults, chance, cluster = self._faults, self._chance, self.cluster
+        if faults.metadata_errors:
+            return MetadataVerdict(error_code=faults.metadata_errors.popleft(), unlawful_nonsense=True)
         if faults.fires("metadata_error"):
             return MetadataVerdict(error_code=chance.choice(_METADATA_ERRORS), unlawful_nonsense=chance.random() < 0.5)
         if faults.fires("hide_node"):

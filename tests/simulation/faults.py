@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tests.simulation.network import Connection, Network
 
 _PRODUCE = 0
+_ANOTHERS_ANSWER = 1  # draws, of the ways in which an answer makes no sense, that of another request
 
 # How probable a kind is at each of its occasions, times the seed's own weight.
 _BASE = {
@@ -77,6 +78,7 @@ class Scripted(NamedTuple):
         is_silenced: No answer comes by its connection any more, and what comes behind it is stored all the same.
         fences: The producer's next epoch begins then, without it.
         restarts: All replicas restart then, and know of each producer the last batch alone.
+        hint: (node, leader epoch) of who leads instead, as the node believes.
     """
 
     code: int = 0
@@ -87,6 +89,7 @@ class Scripted(NamedTuple):
     is_silenced: bool = False
     fences: bool = False
     restarts: bool = False
+    hint: tuple[int, int] | None = None
 
 
 class Fate(enum.Enum):
@@ -120,12 +123,19 @@ class Faults:
         frozen_ms: How long the process stood still in all.
         called_back_ms: For how long callbacks waited for another producer than their own, in all.
         late_requests: Of which APIs the next request is lost, by the script, and how many ms later it comes.
+        refusals, place_refusals: What coordinators answer to the next requests of an API by the script, to all of it or
+            to one of its partitions; 0: what is true.
+        metadata_errors: What brokers answer to the next requests for metadata by the script, with nonsense beside it.
+        lookups: How long the next lookups take by the script, in ms, and whether a name is found.
+        lost_connects: How many of the next connections come to nothing by the script, without a word.
+        garbled: Of which APIs the next answer makes no sense, by the script.
         freezes: When that was, and for how long beyond the sleep that was to be, in ms.
         recreated: Which topics were made anew, and when.
         is_completing: Whether another process ends a transaction: what coordinators say of it is true then.
         failed_codecs: How many batches could not be compressed.
         healed_ms: When the world was well again; None before.
         is_healed: Whether nothing goes wrong any more.
+        is_nobody_there: Whether no node comes back before the world is well again.
         ends_turns: Whether every turn of the sender fails from now on, healed or not.
         may_tear: Whether anything happened that may end a turn half way.
         is_settled: Whether no batch of a partition is on its way: only then may a broker forget who wrote there.
@@ -152,11 +162,18 @@ class Faults:
         self.frozen_ms = 0
         self.called_back_ms = 0
         self.late_requests: dict[int, int] = {}
+        self.refusals: dict[int, deque[int]] = {}
+        self.place_refusals: dict[int, deque[int]] = {}
+        self.metadata_errors: deque[int] = deque()
+        self.lookups: deque[tuple[int, bool]] = deque()
+        self.lost_connects = 0
+        self.garbled: set[int] = set()
         self.throttled_ms: Counter[int] = Counter()
         self.freezes: list[tuple[int, int]] = []
         self.recreated: list[tuple[str, int]] = []
         self.is_completing = False
         self.healed_ms: int | None = None
+        self.is_nobody_there = False
         self.is_healed = False
         self.ends_turns = False
         self.may_tear = plan.swarm
@@ -198,9 +215,19 @@ class Faults:
         self.is_healed = True
         if self.healed_ms is None:
             self.healed_ms = self._scheduler.now_ms
+        self.is_nobody_there = False
         self._stop_wanting()
         for node_id in self.cluster.nodes:
             self._start(node_id)
+
+    def stop_all(self) -> None:
+        """Have all nodes be away until `heal`: nothing else goes wrong meanwhile, and then all is well again."""
+        self.healed_ms = None
+        self.is_nobody_there = True
+        for node_id in self.cluster.nodes:
+            if self.cluster.is_alive(node_id):
+                self.cluster.stop_node(node_id)
+                self.network.cut_all_of(node_id)
 
     # -- the network
 
@@ -217,6 +244,9 @@ class Faults:
         return size
 
     def on_connect(self, address_number: int) -> Fate:
+        if self.lost_connects:
+            self.lost_connects -= 1
+            return Fate.LOST
         if address_number in self._parameters.dead_addresses or self.fires("refuse"):
             return Fate.CUT
         return Fate.LOST if self.fires("lose_connect") else Fate.FINE
@@ -229,6 +259,9 @@ class Faults:
         return self._chance.random() < 0.5
 
     def on_lookup(self) -> tuple[int, Exception | None]:
+        if self.lookups:
+            slow_ms, is_found = self.lookups.popleft()
+            return slow_ms, None if is_found else socket.gaierror(socket.EAI_AGAIN, "simulated")
         delay_ms = int(self._chance.random() * 5000) if self.fires("slow_name") else 0
         error: Exception | None = socket.gaierror(socket.EAI_AGAIN, "simulated") if self.fires("no_name") else None
         if error is None and self.fires("odd_name"):
@@ -274,6 +307,9 @@ class Faults:
             answer = connection.apply(frame)
             if answer is not None and self.fires("garble"):
                 answer = connection.garble(frame, answer, self._chance)
+            if answer is not None and api_key in self.garbled:
+                self.garbled.remove(api_key)
+                answer = connection.garble(frame, answer, random.Random(_ANOTHERS_ANSWER))
             while self.behind:
                 self.behind.pop()()
             if self.silences_next:  # the script says so
@@ -379,7 +415,7 @@ class Faults:
         return step
 
     def _start(self, node_id: int) -> None:
-        if not self.cluster.is_alive(node_id):
+        if not self.is_nobody_there and not self.cluster.is_alive(node_id):
             self.upgraded.add(node_id)
             self.cluster.start_node(node_id)
 

@@ -37,10 +37,11 @@ from pyproducer.sender.stuck_log import STUCK_AFTER_MS
 from tests.simulation.faults import Faults
 from tests.simulation.manners import LATE_MS, Manners
 from tests.simulation.plan import Parameters
-from tests.simulation.schedule import Scheduler, SimThread
+from tests.simulation.schedule import Scheduler, SimThread, SimulationFailed
 
 LONGEST_TEXT = 60  # of an error that is looked for: a line may shorten it
 _TOO_LARGE = 10
+_MANY_TORN_TURNS = 20
 _CODE = re.compile(r"([A-Z_]+) \(node (-?\d+)\)")
 _QUIET = "pyproducer.producer"  # what it says of settings, before anything is sent
 
@@ -91,7 +92,7 @@ class LogWatch(logging.Handler):
             "which was not asked for": lambda args: self._count("not asked for", 1),
             "could not compress": self._on_uncompressed,
             "went out uncompressed": lambda args: self._count("uncompressed", args[0]),
-            "ended half way": lambda args: self._count("torn turns", 1),
+            "ended half way": self._on_torn_turn,
             "Uncaught error in": lambda args: self._count("errors", 1),
             "Cannot encode": lambda args: self._count("unencodable", 1),
             "with transactional.id %s cannot go on": lambda args: self._count("fatal transactions", 1),
@@ -103,7 +104,7 @@ class LogWatch(logging.Handler):
             "The machine slept": self._on_sleep,
             "Metrics for brokers have %d bytes": self._on_large_push,
             "refused metrics with": lambda args: self._on_refused_push(args[2]),
-            "InitProducerId is repeated": lambda args: self._count("odd ids", 1),
+            "is repeated (attempt %d failed: %s)": self._on_repeated,
             "on_completion": lambda args: self._count("callbacks", 1),
             "a done callback of": lambda args: self._count("callbacks", 1),
             "executing interceptor": lambda args: self._count("interceptors", 1),
@@ -118,6 +119,8 @@ class LogWatch(logging.Handler):
             kind = self._kinds[record.msg] = self._kind_of(record)
         try:
             kind(record.args)
+        except SimulationFailed:
+            raise
         except Exception as error:  # of ours, and the producer is in the middle of something
             self.complaints.append(f"{record.getMessage()!r} could not be compared: {error!r}")
 
@@ -194,6 +197,17 @@ class LogWatch(logging.Handler):
         if getattr(error, "code", None) != _TOO_LARGE or size_bytes <= 0:
             self.complaints.append(f"a batch of {count} records and {size_bytes} bytes for {place} is split for "
                                    f"{error!r}")
+
+    def _on_torn_turn(self, _args: Any) -> None:
+        """Where nothing comes from outside each turn may be torn: there is no end of that."""
+        self._count("torn turns", 1)
+        if self.counts["torn turns"] >= _MANY_TORN_TURNS and not (self.faults.may_tear or self.faults.ends_turns):
+            self.scheduler.fail("turn after turn ends half way, and nothing came from outside")
+
+    def _on_repeated(self, args: Any) -> None:
+        self._count("odd ids", 1)
+        if args[0] != ApiKeys.INIT_PRODUCER_ID.title or not self.faults.fired["no_id"] or "producer id" not in args[2]:
+            self.complaints.append(f"the producer says that {args[0]} is repeated: {args[2]}")
 
     def _on_uncompressed(self, args: Any) -> None:
         self._count("uncompressed", 1)

@@ -11,6 +11,8 @@
                    connections.max.idle.ms
     explanations   how a connection ended is told, once for an address and a phase, and in the words of what happened
     names          a connection to an address is made for the name that has it
+    use            a connection on which all was answered as it should be is not broken off
+    backoff        who is refused a producer id for a moment does not ask again before retry.backoff.ms is over
 
 A broker sees none of that for certain: an answer may be on its way. So the real selector is watched, at the calls of
 the client above it.
@@ -21,6 +23,7 @@ Source:  ours; Java InFlightRequests, NetworkClient.canSendRequest, ClusterConne
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -50,6 +53,9 @@ _SHORTEST = 0.8
 # What a turn of the sender may be late: ticks, a pause after a bug.
 LATE_MS = 3000
 _SETUP_MS = 10_000  # socket.connection.setup.timeout.ms
+# Broken off though all was well: where all connections are made anew, or names have changed.
+_MOST_BROKEN_OFF = 40
+_REFUSED_FOR_A_MOMENT = (14, 15, 16)
 _WITHIN = re.compile(r"within (\d+) ms")
 _TICKS_MS = 500  # between two looks at the clock that could be one
 _LONGEST_SLEEP_MS = 60_000
@@ -80,10 +86,13 @@ class Manners:
         poll_count: How many polls there were.
         sent_count: How many requests, connections that were begun, and ends of these.
         failed_lookups: By name what the resolver said of it, in words.
+        is_starting_over: Says whether all connections are closed for want of metadata (KIP-899).
         error_of: Says why a node is not connected, as the client has it.
         lookup_ms: When a name was asked for last.
         lookups: How many are under way.
         looked_up_ms: When the last one ended.
+        refused_id_ms: When the client was last refused a producer id for a moment, and has not asked since.
+        broken_off: How many connections it ended on which nothing was wrong.
     """
 
     def __init__(self, scheduler: Scheduler, faults: Faults, parameters: Parameters, checks: Counter[str],
@@ -100,6 +109,7 @@ class Manners:
         self.checks = checks
         self._talking = talking
         self.conversations: dict[str, Conversation] = {}  # those that have not ended
+        self.is_starting_over: Callable[[], bool] = bool
         self.error_of: Callable[[int], Exception | None] = lambda _node_id: None
         self._ended: dict[str, tuple[str, Explanation]] = {}  # by connection: by whose name, and what is to be said
         self._spoke_tls: set[str] = set()
@@ -117,6 +127,9 @@ class Manners:
         self.reconnect_ms = props["reconnect.backoff.ms"] * _SHORTEST
         self.metadata_ms = props["retry.backoff.ms"] * _SHORTEST
         self._is_narrow = parameters.window_bytes < _NARROW_BYTES or parameters.cut_rate > 0
+        self.backoff_ms = props["retry.backoff.ms"] * _SHORTEST
+        self.refused_id_ms: int | None = None
+        self.broken_off = 0
         self._asked_ms = -1_000_000_000
         self._hasty_count = 0
         self._idle_count = 0
@@ -197,6 +210,7 @@ class Manners:
         self._ended.clear()
         self._spoke_tls.clear()
         self.conversations = {}
+        self.refused_id_ms = None
 
     def _look_for_markers(self) -> None:
         """With acks=0 a broker is asked how far it is, soon after something was written; in other answers it says so.
@@ -244,6 +258,15 @@ class Manners:
                               f"{self._hasty_count} times")
         self._asked_ms = now_ms
 
+    def on_asked_for_id(self) -> None:
+        """A producer id is asked for."""
+        if self.refused_id_ms is not None:
+            self.checks["backoff of ids"] += 1
+            waited_ms = self.scheduler.now_ms - self.refused_id_ms
+            if waited_ms < self.backoff_ms:
+                self.complain(f"InitProducerId is repeated {waited_ms} ms after it was refused")
+        self.refused_id_ms = None
+
     def on_poll(self, has_done: bool) -> None:
         """A poll came back."""
         now_ms = self.scheduler.now_ms
@@ -284,6 +307,7 @@ class WatchedSelector(Selector):
         self._connected_ms: dict[str, int] = {}
         self._active_ms: dict[str, int] = {}
         self._sent_to: set[str] = set()  # since the last poll, which counts that from its own look at the clock
+        self._answered: set[str] = set()  # in the last poll
         self._has_done = True
         self._is_ending = False
 
@@ -321,7 +345,25 @@ class WatchedSelector(Selector):
             ends = ["closed"] if self._is_ending or not explanation.is_late else (
                 ["late"] if explanation.is_owed else ["late", "closed"])
             self._connections[connection_id].note_end(*ends)
+            if not self._is_ending:
+                self._look_at_end(connection_id, conversation, explanation)
         super().close(connection_id)
+
+    def _look_at_end(self, connection_id: str, conversation: Conversation, explanation: Explanation) -> None:
+        """The client ends a connection by itself: it has given the peer its time, or knows something against it."""
+        manners = self._manners
+        waited_ms = manners.scheduler.now_ms - conversation.began_ms
+        if not conversation.is_up:
+            manners.checks["time to connect"] += 1
+            if waited_ms < _SETUP_MS * _SHORTEST - _TICKS_MS and not manners.is_starting_over():
+                manners.complain(f"the connection to node {connection_id} is given up after {waited_ms} ms")
+        elif (connection_id in self._answered and conversation.has_versions and not explanation.is_late
+              and not conversation.is_garbled and not conversation.wants_login and not manners.has_login):
+            manners.broken_off += 1
+            manners.checks["use"] += 1
+            if manners.broken_off > _MOST_BROKEN_OFF:
+                manners.scheduler.fail(f"the client broke off {manners.broken_off} connections on which all was "
+                                       "answered as it should be")
 
     def close_all(self) -> None:
         self._is_ending = True
@@ -342,6 +384,8 @@ class WatchedSelector(Selector):
                              "it asked for")
         if api_key == ApiKeys.METADATA:
             manners.on_metadata()
+        if api_key == ApiKeys.INIT_PRODUCER_ID:
+            manners.on_asked_for_id()
         if api_key != ApiKeys.PRODUCE or manners.has_acks:
             unanswered.append(Asked(ApiKeys(api_key), version, manners.scheduler.now_ms, manners.faults.frozen_ms,
                                     len(self._conversations[node].written)))
@@ -373,6 +417,7 @@ class WatchedSelector(Selector):
         for node in self._sent_to:  # a callback in between may have taken long
             self._active_ms[node] = min(self._active_ms[node], now_ms)
         self._sent_to.clear()
+        self._answered.clear()
         longest_ms = super().poll(timeout_ms, now_ms, tells_sends=tells_sends)
         manners.see_to()
         for connection_id in self.connected:
@@ -401,12 +446,21 @@ class WatchedSelector(Selector):
         if answered is None:
             return
         api_key, version, sent_ms, frozen_ms, _ = answered
+        self._answered.add(node)
         manners.checks["answers in time"] += 1
         took_ms = manners.scheduler.now_ms - sent_ms - (manners.faults.frozen_ms - frozen_ms)
         if took_ms > manners.request_timeout_ms + LATE_MS + manners.faults.called_back_ms:
             manners.complain(f"{api_key.name} was awaited for {took_ms} ms")
         if api_key is ApiKeys.PRODUCE and version >= 6 and manners.faults.fired["throttle"]:
             self._note_throttle(node, version, bytes(payload))
+        if api_key is ApiKeys.INIT_PRODUCER_ID:
+            self._note_refusal(version, bytes(payload))
+
+    def _note_refusal(self, version: int, payload: bytes) -> None:
+        with contextlib.suppress(RemoteProtocolError):  # garbled
+            body: Any = parse_response(ApiKeys.INIT_PRODUCER_ID, version, payload)[1]
+            is_refused = body["error_code"] in _REFUSED_FOR_A_MOMENT
+            self._manners.refused_id_ms = self._manners.scheduler.now_ms if is_refused else None
 
     def _note_throttle(self, node: str, version: int, payload: bytes) -> None:
         try:

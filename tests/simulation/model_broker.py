@@ -355,6 +355,9 @@ class ModelCluster(ClusterState):
             if producer_id != NO_PRODUCER_ID:
                 self._check_producer_id(producer_id)
         refusal = self.parameters.interference.on_init_producer_id(request.node_id, request.now_ms)
+        if isinstance(refusal, tuple):
+            producer_id, epoch = refusal
+            return {"throttle_time_ms": 0, "error_code": 0, "producer_id": producer_id, "producer_epoch": epoch}
         self._count(_INIT_PRODUCER_ID, refusal or 0)
         if refusal:
             return {"throttle_time_ms": 0, "error_code": refusal, "producer_id": -1, "producer_epoch": -1}

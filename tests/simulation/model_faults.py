@@ -131,8 +131,8 @@ class Interference:
     def on_produce(self, node_id: int, topic: str, partition: int, now_ms: int) -> Verdict | None:
         """Say what a node does with a partition of a Produce request; asked for partitions that there are."""
 
-    def on_init_producer_id(self, node_id: int, now_ms: int) -> int | None:
-        """Return the error code with which a node refuses to give an id."""
+    def on_init_producer_id(self, node_id: int, now_ms: int) -> int | tuple[int, int] | None:
+        """Return the error code with which a node refuses to give an id; or an id and an epoch, as no Kafka gives."""
 
     def on_proof(self, node_id: int, now_ms: int) -> int | None:
         """Return the error code with which a node refuses who proves that he may come in."""

@@ -82,6 +82,7 @@ class ModelTelemetry:
         self.request_count = 0
         self.slack_ms = wanted.slack_ms
         self._subscriptions = 0
+        self._given_on: set[Hashable] = set()  # connections by which an id was given
 
     def subscribe(self, body: Mapping[str, Any], refusal: int, connection: Hashable, now_ms: int) -> dict[str, Any]:
         """Answer GetTelemetrySubscriptions, with an error code if there is one."""
@@ -92,12 +93,15 @@ class ModelTelemetry:
             bug(f"GetTelemetrySubscriptions has the id {instance_id}, which was given to nobody")
         if instance is not None:
             self._expect_life(instance, "GetTelemetrySubscriptions", connection)
+        elif connection is not None and connection in self._given_on:
+            bug("GetTelemetrySubscriptions asks for an id, which was given by the same connection")
         answer = {"error_code": refusal, "client_instance_id": instance_id, "subscription_id": 0,
                   "accepted_compression_types": [], "push_interval_ms": 0, "telemetry_max_bytes": 0,
                   "delta_temporality": False, "requested_metrics": []}
         if refusal:
             return answer
         if instance is None:
+            self._given_on.add(connection)
             instance_id = UUID(int=1000 + len(self.instances))
             instance = self.instances[instance_id] = Instance()
         self._subscriptions += 1

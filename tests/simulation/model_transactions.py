@@ -3,6 +3,7 @@
     FindCoordinator    0-6    InitProducerId    with a transactional id
     AddPartitionsToTxn 0-3    AddOffsetsToTxn   0-4       TxnOffsetCommit  0-5
     EndTxn             0-5    Produce           whose batches belong to a transaction
+    DescribeTransactions 0
 
 The end of a transaction is decided at once, and completed a while later: then its markers are in the logs, and its
 offsets are there. Until then whoever begins another one of that id is told 51, as in Kafka. Which node is the
@@ -30,10 +31,12 @@ UNKNOWN_TOPIC_OR_PARTITION, OPERATION_NOT_ATTEMPTED = 3, 55
 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS = 47, 48, 49, 51
 PRODUCER_FENCED = 90
 GROUP, TRANSACTION = 0, 1
+TRANSACTIONAL_ID_NOT_FOUND = 105
 APIS = (ApiKeys.FIND_COORDINATOR, ApiKeys.ADD_PARTITIONS_TO_TXN, ApiKeys.ADD_OFFSETS_TO_TXN, ApiKeys.END_TXN,
-        ApiKeys.TXN_OFFSET_COMMIT)
+        ApiKeys.TXN_OFFSET_COMMIT, ApiKeys.DESCRIBE_TRANSACTIONS)
 VERSIONS = {ApiKeys.FIND_COORDINATOR: (0, 6), ApiKeys.ADD_PARTITIONS_TO_TXN: (0, 3),
-            ApiKeys.ADD_OFFSETS_TO_TXN: (0, 4), ApiKeys.END_TXN: (0, 5), ApiKeys.TXN_OFFSET_COMMIT: (0, 5)}
+            ApiKeys.ADD_OFFSETS_TO_TXN: (0, 4), ApiKeys.END_TXN: (0, 5), ApiKeys.TXN_OFFSET_COMMIT: (0, 5),
+            ApiKeys.DESCRIBE_TRANSACTIONS: (0, 0)}
 PLACES_OF = (ApiKeys.ADD_PARTITIONS_TO_TXN, ApiKeys.TXN_OFFSET_COMMIT)
 """What names partitions: a coordinator may refuse one of them."""
 
@@ -50,6 +53,9 @@ class Status(enum.Enum):
     COMMITTED = "the last one was committed"
     ABORTED = "the last one was aborted"
 
+
+_STATES = {Status.EMPTY: "Empty", Status.ONGOING: "Ongoing", Status.COMMITTED: "CompleteCommit",
+           Status.ABORTED: "CompleteAbort"}
 
 @dataclass
 class ModelTransaction:
@@ -95,6 +101,9 @@ def refused(api_key: ApiKeys, version: int, body: Any, code: int) -> Mapping[str
         return {"throttle_time_ms": 0, "topics": [{"name": topic["name"], "partitions": [
             {"partition_index": row["partition_index"], "error_code": code} for row in topic["partitions"]]}
             for topic in body["topics"]]}
+    if api_key is ApiKeys.DESCRIBE_TRANSACTIONS:
+        return {"throttle_time_ms": 0, "transaction_states": [
+            _description(key, code, None) for key in body["transactional_ids"]]}
     return {"throttle_time_ms": 0, "error_code": code}
 
 
@@ -107,7 +116,25 @@ def codes_of(api_key: ApiKeys, version: int, answer: Mapping[str, Any]) -> set[i
                 for row in topic["results_by_partition"]}
     if api_key is ApiKeys.TXN_OFFSET_COMMIT:
         return {row["error_code"] for topic in answer["topics"] for row in topic["partitions"]}
+    if api_key is ApiKeys.DESCRIBE_TRANSACTIONS:
+        return {row["error_code"] for row in answer["transaction_states"]}
     return {answer["error_code"]}
+
+
+def _description(key: str, code: int, transaction: ModelTransaction | None) -> dict[str, Any]:
+    if transaction is None:
+        return {"error_code": code, "transactional_id": key, "transaction_state": "", "transaction_timeout_ms": -1,
+                "transaction_start_time_ms": -1, "producer_id": -1, "producer_epoch": -1, "topics": []}
+    topics: dict[str, list[int]] = {}
+    for topic, index in transaction.partitions:
+        topics.setdefault(topic, []).append(index)
+    state = _STATES[transaction.status]
+    if transaction.completes_ms is not None:
+        state = state.replace("Complete", "Prepare")
+    return {"error_code": 0, "transactional_id": key, "transaction_state": state,
+            "transaction_timeout_ms": transaction.timeout_ms, "transaction_start_time_ms": transaction.began_ms,
+            "producer_id": transaction.producer_id, "producer_epoch": transaction.epoch, "topics": [
+                {"topic": topic, "partitions": indexes} for topic, indexes in topics.items()]}
 
 
 class ModelCoordinators:
@@ -162,11 +189,13 @@ class ModelCoordinators:
                is_late: bool = False, place_code: int = 0) -> Mapping[str, Any]:
         """Apply a request and answer it; one that is late comes out of a connection that has ended.
 
-        With a `place_code` the first partition that it names is refused so: of partitions to add none is added then,
-        and of offsets all others are taken.
+        With a `place_code` one partition that it names is refused so, the first or one in the middle: of partitions to
+        add none is added then, and of offsets all others are taken.
         """
         if api_key is ApiKeys.FIND_COORDINATOR:
             return self._find(version, body)
+        if api_key is ApiKeys.DESCRIBE_TRANSACTIONS:
+            return {"transaction_states": [self._describe(key, node_id) for key in body["transactional_ids"]]}
         key = body["v3_and_below_transactional_id" if api_key is ApiKeys.ADD_PARTITIONS_TO_TXN else "transactional_id"]
         coordinator = self.node_of(body["group_id"] if api_key is ApiKeys.TXN_OFFSET_COMMIT else key)
         code = NOT_COORDINATOR if coordinator != node_id else 0
@@ -196,6 +225,11 @@ class ModelCoordinators:
                                    "host": host, "port": port, "error_message": None}
             rows.append({**row, "key": key} if version >= 4 else row)
         return {"coordinators": rows} if version >= 4 else rows[0]
+
+    def _describe(self, key: str, node_id: int) -> Mapping[str, Any]:
+        transaction = self.transactions.get(key)
+        code = NOT_COORDINATOR if self.node_of(key) != node_id else TRANSACTIONAL_ID_NOT_FOUND
+        return _description(key, code, None if code == NOT_COORDINATOR else transaction)
 
     def init(self, body: Any, node_id: int, now_ms: int, new_id: int, *, is_late: bool = False) -> Mapping[str, Any]:
         """Answer InitProducerId with a transactional id.
@@ -249,7 +283,8 @@ class ModelCoordinators:
             bug(f"AddPartitionsToTxn is for {wanted}")
         places = self._cluster.topics
         missing = {(topic, index) for topic, index in wanted if index >= len(places.get(topic, ()))}
-        refused = {wanted[0]: place_code} if place_code else dict.fromkeys(missing, UNKNOWN_TOPIC_OR_PARTITION)
+        refused = {wanted[len(wanted) // 2]: place_code} if place_code else dict.fromkeys(
+            missing, UNKNOWN_TOPIC_OR_PARTITION)
         code = code or (0 if refused else self._open(
             version, key, body["v3_and_below_producer_id"], body["v3_and_below_producer_epoch"], now_ms))
         if not code and not refused:

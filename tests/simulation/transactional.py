@@ -14,7 +14,8 @@ Source:  ours; KIP-98, KIP-447 and KIP-890 say what is promised.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,11 +37,13 @@ from pyproducer import (
 )
 from pyproducer.common.errors import UNKNOWN
 from pyproducer.protocol.apis import ApiKeys
+from tests.simulation.finale_of_transactions import FinaleOfTransactions
 from tests.simulation.manners import LATE_MS
 from tests.simulation.model_broker import ModelCluster
 from tests.simulation.model_transactions import APIS, Status
 from tests.simulation.opening_of_transactions import Fill, OpeningOfTransactions
 from tests.simulation.powers import OPENINGS_OF_TRANSACTIONS
+from tests.simulation.schedule import SimThread
 from tests.simulation.workload import IN_TRANSACTION, FromOutside, Sent, Workload, error_of, is_acknowledged
 
 TRANSACTIONAL_ID = "till-7"
@@ -58,6 +61,7 @@ _FATAL_CODES = (31, 49, 53, _PRODUCER_FENCED)
 _FENCINGS = (47, 48, _PRODUCER_FENCED)
 # What a coordinator says that has not the time just now, or has not heard of a partition yet.
 _PASSING = (3, 7, 14, 15, 16, 51, 55)
+_ID_NOT_ALLOWED = 53
 _TITLES = [api_key.title for api_key in (*APIS, ApiKeys.INIT_PRODUCER_ID)]
 
 
@@ -104,14 +108,20 @@ class TransactionalCaller:
         make: Makes a producer, which is one of the workload's then.
         close: Closes one.
         make_completer: Makes what ends a prepared transaction in another process; None where there is none.
+        lines: Counts what the log said.
 
     Attributes:
         complaints: What must not be.
         transactions: All there were.
+        lives: How many producers there were before this one.
+        judged: Counts what was looked at.
     """
 
+    transactional_id = TRANSACTIONAL_ID
+
     def __init__(self, workload: Workload, cluster: ModelCluster, chance: random.Random, make: Callable[[], Any],
-                 close: Callable[[Any], Any], make_completer: Callable[[], TransactionCompleter] | None) -> None:
+                 close: Callable[[Any], Any], make_completer: Callable[[], TransactionCompleter] | None,
+                 lines: Counter[str]) -> None:
         self.complaints: list[str] = []
         self.transactions: list[Told] = []
         self._workload = workload
@@ -119,8 +129,8 @@ class TransactionalCaller:
         self._chance = chance
         self._make = make
         self._close = close
-        self._make_completer = make_completer
-        self._lives = 0
+        self.make_completer = make_completer
+        self.lives = 0
         self._failed_lives = 0
         self._order = 0
         self._offset = 0
@@ -129,6 +139,8 @@ class TransactionalCaller:
         name = workload._parameters.opening
         self._opening = None if name not in OPENINGS_OF_TRANSACTIONS else OpeningOfTransactions(
             name, self, workload._faults)
+        self.judged: Counter[str] = workload.judged
+        self._finale = FinaleOfTransactions(self, cluster, workload._faults, lines)
 
     @property
     def _max_block_ms(self) -> int:
@@ -154,9 +166,9 @@ class TransactionalCaller:
         told = Told(len(self.transactions) + 1)
         try:
             if not self._is_initialized or chance.random() < 0.15:
-                self._call("init_transactions", lambda: self.producer.init_transactions(), told)
+                self.call("init_transactions", lambda: self.producer.init_transactions(), told)
                 self._is_initialized = True
-            self._call("begin_transaction", lambda: self.producer.begin_transaction(), told)
+            self.call("begin_transaction", lambda: self.producer.begin_transaction(), told)
             self.transactions.append(told)
             self._fill_and_end(told, chance, fill)
         except Given:
@@ -175,6 +187,7 @@ class TransactionalCaller:
             if len(self.transactions) > before and self.transactions[-1].end == "committed":
                 if self._opening is not None:
                     self._opening.play_last()
+                self._finale.play()
                 return True
         return False
 
@@ -186,30 +199,30 @@ class TransactionalCaller:
                 fill(told)
             way = chance.random()
             if way < _PREPARED:
-                prepared = self._call("prepare_transaction", lambda: self.producer.prepare_transaction(), told)
-                if (prepared is not None and self._make_completer is not None and way < _COMPLETED_ELSEWHERE
+                prepared = self.call("prepare_transaction", lambda: self.producer.prepare_transaction(), told)
+                if (prepared is not None and self.make_completer is not None and way < _COMPLETED_ELSEWHERE
                         and chance is self._chance):
                     self._complete_elsewhere(told, prepared, chance)
                     return
             if way < 0.75 or chance is not self._chance:
                 told.end = "unknown"
-                self._call("commit_transaction", lambda: self.producer.commit_transaction(), told)
+                self.call("commit_transaction", lambda: self.producer.commit_transaction(), told)
                 told.end = "committed"
                 return
         except AbortableTransactionError as error:
             self._look_at(error, told)
             told.end = "aborted"
-        self._call("abort_transaction", lambda: self.producer.abort_transaction(), told)
+        self.call("abort_transaction", lambda: self.producer.abort_transaction(), told)
         for record in told.records:
             record.may_be_seen = True
 
     def _complete_elsewhere(self, told: Told, prepared: PreparedTransaction, chance: random.Random) -> None:
         """The producer ends here, and somebody else ends its transaction, who is told what became of it."""
-        assert self._make_completer is not None
+        assert self.make_completer is not None
         told.end, faults = "unknown", self._workload._faults
         self._close(self.producer)
         is_commit, faults.is_completing = chance.random() < 0.7, True
-        with self._make_completer() as completer:
+        with self.make_completer() as completer:
             first = self._ask(completer.commit if is_commit else completer.abort, prepared)
             again = self._ask(completer.abort if is_commit else completer.commit, prepared)
         faults.is_completing = False
@@ -258,7 +271,7 @@ class TransactionalCaller:
 
     def _next_life(self) -> None:
         """Have another producer with the same transactional id."""
-        self._lives += 1
+        self.lives += 1
         self.producer = self._make()
         self._is_initialized = False
 
@@ -280,7 +293,7 @@ class TransactionalCaller:
 
     # -- its calls
 
-    def _call(self, name: str, call: Callable[[], Any], told: Told) -> Any:
+    def call(self, name: str, call: Callable[[], Any], told: Told) -> Any:
         """Call again what timed out, or was interrupted.
 
         Raises:
@@ -377,6 +390,9 @@ class TransactionalCaller:
                                    f"{error.__cause__!r}")
         self._look_at_hint(error)
         cause = error.__cause__
+        if isinstance(cause, ApiError) and cause.code == _ID_NOT_ALLOWED and cause.api in _TITLES[1:]:  # not of a group
+            self.complaints.append(f"transaction {told.number} can only be aborted because of {cause!r}, which ends "
+                                   "the producer")
         if isinstance(cause, ApiError) and cause.code in _PASSING and cause.api in _TITLES:
             self.complaints.append(f"transaction {told.number} can only be aborted because of {cause!r}, which passes")
 
@@ -413,7 +429,7 @@ class TransactionalCaller:
         chance, workload = self._chance, self._workload
         topics = list(workload._parameters.topics)
         self._order += 1
-        record = workload.new_record(IN_TRANSACTION + self._lives, self._order, topics[int(chance.random() * len(
+        record = workload.new_record(IN_TRANSACTION + self.lives, self._order, topics[int(chance.random() * len(
             topics))], None, int(chance.random() * 60) if padding is None else padding)
         told.records.append(record)
         return record
@@ -472,13 +488,17 @@ class TransactionalCaller:
                     pass
 
     def _offsets(self, told: Told) -> None:
-        group = _GROUPS[int(self._chance.random() * len(_GROUPS))]
+        self.commit_offsets(told, _GROUPS[int(self._chance.random() * len(_GROUPS))],
+                            1 + int(self._chance.random() * 3))
+
+    def commit_offsets(self, told: Told, group: str, count: int) -> None:
+        """Have a transaction commit the offsets of some partitions."""
         self._offset += 1
-        places = {(group, _INPUT, index): self._offset for index in range(1 + int(self._chance.random() * 3))}
+        places = {(group, _INPUT, index): self._offset for index in range(count)}
         offsets = {TopicPartition(topic, index): OffsetAndMetadata(offset)
                    for (_, topic, index), offset in places.items()}
         told.asked += places.items()
-        self._call("send_offsets_to_transaction", lambda: self.producer.send_offsets_to_transaction(
+        self.call("send_offsets_to_transaction", lambda: self.producer.send_offsets_to_transaction(
             offsets, ConsumerGroupMetadata(group)), told)
         told.offsets.update(places)
 
@@ -488,6 +508,41 @@ class TransactionalCaller:
         record.topic, record.partition = topic, partition
         self._workload.send(record, None, None, with_callback=True)
         self._raise_if_refused(record.refused)
+
+    def new_transaction(self) -> Told:
+        """Return what is known of the transaction that was begun just now: it will be aborted."""
+        told = Told(len(self.transactions) + 1)
+        self.transactions.append(told)
+        return told
+
+    def close(self) -> None:
+        """Close the producer, and have another one with the same transactional id."""
+        self._close(self.producer)
+        self._next_life()
+
+    @property
+    def props(self) -> Mapping[str, Any]:
+        """The producer's settings."""
+        return self._workload._parameters.props
+
+    # -- time
+
+    @property
+    def now_ms(self) -> int:
+        """The simulated time."""
+        return self._workload._scheduler.now_ms
+
+    def at(self, delay_ms: int, call: Callable[[], None]) -> None:
+        """Have something happen a while later."""
+        self._workload._scheduler.at(self.now_ms + delay_ms, call)
+
+    def start(self, run: Callable[[], None]) -> SimThread:
+        """Start another thread of the application."""
+        return self._workload._scheduler.start(run, "another caller")
+
+    def join(self, thread: SimThread) -> None:
+        """Wait for its end."""
+        self._workload._scheduler.join(thread)
 
     def sleep_ms(self, ms: int) -> None:
         """Do nothing for so long."""

@@ -35,6 +35,7 @@ from pyproducer.common.errors import (
     ApiError,
     BufferExhaustedError,
     KafkaError,
+    ProducerClosedError,
     UnknownTopicOrPartitionError,
 )
 from pyproducer.common.waiting import Locks
@@ -55,6 +56,7 @@ from tests.simulation.conversation import Conversation
 from tests.simulation.error_facts import ErrorFacts
 from tests.simulation.event_loop import AsyncCaller
 from tests.simulation.faults import Faults
+from tests.simulation.finale import Finale
 from tests.simulation.ledger import Ledger
 from tests.simulation.log_watch import LogWatch
 from tests.simulation.manners import LATE_MS, Manners
@@ -337,6 +339,8 @@ class World:
         module.ROLE_IS_SAFE = is_safe
         accumulator = producer._runtime.accumulator
         manners.error_of = lambda node_id: producer._runtime.wire.client.connection_error(Node(node_id, "", 0))
+        manners.is_starting_over = lambda: bool(
+            producer._runtime.wire.client._updater.rebootstrap_ms < scheduler.now_ms)
         manners.left_to_do = lambda: len(accumulator.batches()) + len(accumulator.waiting.outcomes())
         accumulator.largest_batch_bytes = self.parameters.batch_growth * self.parameters.props["batch.size"]
         accumulator._compressor = ForgetfulCompressor(accumulator._compressor, self.faults)
@@ -370,7 +374,8 @@ class World:
         if parameters.transactions is not None:
             self.transactional = TransactionalCaller(workload, self.cluster, self.plan.stream("transactions"),
                                                      self._make_transactional, self._close_one,
-                                                     self._make_completer if parameters.listener is None else None)
+                                                     self._make_completer if parameters.listener is None else None,
+                                                     self._watch.counts)
             threads.append(scheduler.start(self.transactional.run, "transactional caller", is_interruptible=True))
         if workload.is_endless:
             self._close_while_sending(threads)
@@ -430,7 +435,7 @@ class World:
         def heal() -> None:
             if times and self.faults.fired.total() < FEWEST_FAULTS:
                 self._heal_later(times - 1)
-            else:
+            elif not self.faults.is_healed:
                 self.faults.heal()
 
         self.scheduler.at(self.scheduler.now_ms + self.parameters.faults_last_ms, heal)
@@ -450,11 +455,18 @@ class World:
                 self._flush(producer)
         if self.scheduler.now_ms - began_ms > self._longest_ms():
             self.report.wrong.append(f"flush() took {self.scheduler.now_ms - began_ms} ms")
+        finale = Finale(self.plan.seed, self.parameters, self.workload, self.faults, self.clock, self.cluster,
+                        self.report.checks, self._probe)
+        if not self._manager_is_dead() and self.producer._runtime.life.is_open:
+            finale.confuse(self.producer)
         self._check_life()
         self._check_absence()
         self._check_added_partitions()
+        if not self._manager_is_dead() and self.producer._runtime.life.is_open:
+            finale.play(self.producers)
         self._check_linger()
         self._check_own_turn()
+        self.report.wrong += finale.wrong
         if self.transactional is not None and not self.transactional.last():
             self.report.wrong.append("in a world that is well again no transaction was committed")
         before = [manners.now() for manners in self.manners]
@@ -462,6 +474,7 @@ class World:
         self.clock.sleep(int(self.parameters.props["request.timeout.ms"]) + LATE_MS)  # for late answers
         if are_due is not None and are_due == self.cluster.telemetry.request_count:
             self.report.wrong.append("metrics were due, and none came")
+        self._check_markers()
         listener = self.parameters.listener
         if listener is None or not listener.session_lifetime_ms:  # else sessions are renewed
             for manners, since in zip(self.manners, before, strict=True):
@@ -679,6 +692,18 @@ class World:
             if instance.has_ended and not telemetry.wanted.is_delta and instance.sent_total < sent:
                 self.report.wrong.append(f"the last push told brokers of {instance.sent_total} records, of {sent}")
 
+    def _check_markers(self) -> None:
+        """With acks=0: of all that was written it is known at rest that its broker was so far."""
+        if self.parameters.props["acks"] != "0" or self._manager_is_dead():
+            return
+        for manners in self.manners:
+            for node, talk in manners.conversations.items():
+                if talk.has_versions:
+                    self.report.checks["markers at rest"] += 1
+                    if talk.gone:
+                        self.report.wrong.append(f"at rest {len(talk.gone)} requests to node {node} are not known to "
+                                                 "have come to it")
+
     def _check_rest(self) -> None:
         """At rest nothing is on its way, and nothing is kept of what was."""
         if UNOWNED.tally.is_busy:
@@ -808,10 +833,7 @@ class World:
         """Stop all brokers while a record is on its way: only the timeout ends close() now."""
         assert self.producer is not None
         assert self.workload is not None
-        self.faults.healed_ms = None
-        for node_id in self.cluster.nodes:
-            self.cluster.stop_node(node_id)
-            self.network.cut_all_of(node_id)
+        self.faults.stop_all()
         record = self.workload.new_record(-2, 1, next(iter(self.parameters.topics)), None, 10)
         self.workload.send(record, None, None, with_callback=True)
 
@@ -820,6 +842,9 @@ class World:
         assert self.workload is not None
         told = [record.told_error for record in self.workload.records
                 if isinstance(record.told_error, ProducerDeadError)]
+        if self.plan.seed % 2 and any(isinstance(record.told_error, ProducerClosedError)
+                                      for record in self.workload.records):
+            return False  # nobody had closed it
         if life.state is LifeState.CLOSED:
             return self.plan.seed % 2 == 0 and not told
         return (life.state is LifeState.DEAD and isinstance(life.cause, MemoryError)
