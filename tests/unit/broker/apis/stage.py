@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from pyproducer.broker.apis.kafka_apis import HANDLERS
-from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.services import Answer, Outcome, Services
 from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.listener import EndPoint
 from pyproducer.broker.cluster.living_brokers import BrokerInfo
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.protocol.apis import ApiKeys
+from tests.support.answer_check import as_read
 from tests.support.broker_request import broker_request
 from tests.support.clock import ManualClock
 
@@ -34,13 +35,19 @@ class ApiStage:
         advertised = {int(key): key.advertised_range for key in HANDLERS if key.advertised_range is not None}
         self.services = Services(1, self.state, self.state.config, self.state.clock, self._respond, advertised)
 
-    def _respond(self, _request: Request, answer: Answer) -> None:
-        self.later.append(answer)
+    def _respond(self, request: Request, answer: Answer) -> None:
+        self.later.append(_readable(request, answer))
 
     def ask(self, api_key: ApiKeys, version: int, body: Mapping[str, Any], **fields: Any) -> Any:
-        """Run an API's handler; return what it answers."""
-        return HANDLERS[api_key].handle(self.services, broker_request(
-            api_key, version, body, connection_id=self.connection_id, **fields))
+        """Run an API's handler; return what it answers, which a client must be able to read."""
+        request = broker_request(api_key, version, body, connection_id=self.connection_id, **fields)
+        return _readable(request, HANDLERS[api_key].handle(self.services, request))
 
     def close(self) -> None:
         self.state.close()
+
+
+def _readable(request: Request, answer: Answer) -> Answer:
+    if not isinstance(answer, Outcome):
+        as_read(request.api_key, request.header.api_version, answer)
+    return answer
