@@ -249,3 +249,20 @@ def test_fetch_when_it_fails_while_it_is_completed_by_an_append_then_the_append_
     stage.append(0)
     assert (stage.later, stage.failures) == ([[0, 0, 0]], [ErrorCode.KAFKA_STORAGE_ERROR])
     assert "by the test" in caplog.text
+
+
+def test_fetch_when_it_fails_as_a_whole_while_it_waits_then_its_answer_says_so(
+        stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """A consumer that reads no error there takes the partitions to be empty."""
+    answers: list[Any] = []
+    rooms = [LARGE]  # there is none to ask for when the answer is built
+    stage.services = replace(stage.services, respond=lambda _, answer: answers.append(answer),
+                             response_room_bytes=rooms.pop)
+    assert stage.fetch(max_wait_ms=60_000) is Outcome.LATER
+    stage.append(0)
+    (answer,) = answers
+    failed = ErrorCode.UNKNOWN_SERVER_ERROR
+    assert answer["error_code"] == failed
+    assert [(partition["partition_index"], partition["error_code"])
+            for partition in answer["responses"][0]["partitions"]] == [(0, failed), (1, failed), (2, failed)]
+    assert "pop from empty list" in caplog.text

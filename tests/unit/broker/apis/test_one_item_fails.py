@@ -21,6 +21,7 @@ from pyproducer.broker.cluster.coordinator.transaction.coordinator import Transa
 from pyproducer.broker.cluster.living_brokers import BrokerInfo
 from pyproducer.broker.cluster.partition import Partition
 from pyproducer.broker.cluster.replicas import NO_LEADER, Leadership
+from pyproducer.broker.cluster.standard_authorizer import StandardAuthorizer
 from pyproducer.broker.cluster.topic_life import TopicLife
 from pyproducer.broker.cluster.topic_table import TopicTable
 from pyproducer.broker.network.request_channel import Request, RequestChannel
@@ -231,6 +232,53 @@ def test_request_when_the_disk_refuses_one_of_its_things_then_that_one_has_a_sto
     break_for(monkeypatch, case.owner, case.method, case.is_bad, OSError(24, "Too many open files"))
     good, bad = case.answers(stage.ask(case.api_key, case.version, case.body))
     assert [good["error_code"], bad["error_code"]] == [0, ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+FULL = OSError(28, "No space left on device")
+
+
+def of_users(*names: str) -> dict[str, Any]:
+    return {"deletions": [], "upsertions": [
+        {"name": name, "mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p"} for name in names]}
+
+
+def of_rules(*names: str) -> dict[str, Any]:
+    return {"creations": [
+        {"resource_type": 2, "resource_name": name, "resource_pattern_type": 3, "principal": "User:a", "host": "*",
+         "operation": 3, "permission_type": 3} for name in names]}
+
+
+@pytest.mark.parametrize(("api_key", "version", "body", "refused"), [
+    (ApiKeys.ALTER_USER_SCRAM_CREDENTIALS, 0, of_users("alice", "", "bob"), ErrorCode.UNACCEPTABLE_CREDENTIAL),
+    (ApiKeys.CREATE_ACLS, 3, of_rules("orders", "", "payments"), ErrorCode.INVALID_REQUEST)], ids=["users", "rules"])
+def test_users_and_rules_when_the_disk_is_full_then_the_good_ones_have_a_storage_error_and_are_not_kept(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api_key: ApiKeys, version: int, body: dict[str, Any],
+        refused: ErrorCode) -> None:
+    stage = ApiStage(tmp_path, {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS"})
+    try:
+        with monkeypatch.context() as full:
+            break_for(full, LinesFile, "add", lambda *_: True, FULL)
+            codes = [found["error_code"] for found in stage.ask(api_key, version, body)["results"]]
+        assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, refused, ErrorCode.KAFKA_STORAGE_ERROR]
+        assert stage.state.scram_credentials.users == {}
+        assert isinstance(stage.state.authorizer, StandardAuthorizer)
+        assert list(stage.state.authorizer.acls) == []
+        codes = [found["error_code"] for found in stage.ask(api_key, version, body)["results"]]
+        assert codes == [0, refused, 0], "there is space again"
+    finally:
+        stage.close()
+
+
+def test_log_dir_when_the_system_does_not_tell_its_room_then_it_has_a_storage_error_and_no_sizes(
+        stage: ApiStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def disk_usage(_path: str) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("shutil.disk_usage", disk_usage)
+    (found,) = stage.ask(ApiKeys.DESCRIBE_LOG_DIRS, 4, {"topics": None})["results"]
+    assert (found["error_code"], found["topics"]) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
 
 
 def test_produce_when_a_waiting_fetch_fails_then_the_batch_is_acknowledged_all_the_same(
