@@ -6,15 +6,67 @@ from pathlib import Path
 import pytest
 
 from pyproducer.broker.cluster.config import BROKER_CONFIG, TOPIC_CONFIG, BrokerConfig
-from pyproducer.broker.cluster.config_entries import ConfigSource, broker_entries, topic_entries
+from pyproducer.broker.cluster.config_entries import ConfigSource, ConfigType, broker_entries, topic_entries
 from pyproducer.broker.cluster.listener import EndPoint, parse_listeners
 from pyproducer.broker.cluster.topic_config import error_text, topic_config
 from pyproducer.broker.cluster.topic_name import collides
+from pyproducer.broker.storage.validation import BatchFault, validate_batch
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError
+from pyproducer.record.batch_writer import build_batch
 from pyproducer.record.layout import LOG_APPEND_TIME
 from tests.unit.common.test_secrets import BODY, JAAS, PEM
 
 MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,INSIDE:PLAINTEXT"
+# The column "Type" of Kafka's broker configs (4.1), of those that there are here, too.
+KAFKAS_TYPES = {
+    ConfigType.BOOLEAN: """
+        auto.create.topics.enable delete.topic.enable log.cleaner.enable log.preallocate
+        unclean.leader.election.enable
+        """,
+    ConfigType.STRING: """
+        advertised.listeners authorizer.class.name broker.rack compression.type controller.listener.names
+        listener.security.protocol.map listeners log.dir log.dirs log.message.timestamp.type
+        max.connections.per.ip.overrides replica.selector.class sasl.oauthbearer.expected.issuer
+        sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
+        ssl.client.auth ssl.keystore.location ssl.keystore.type ssl.principal.mapping.rules
+        ssl.truststore.location ssl.truststore.type
+        """,
+    ConfigType.INT: """
+        compression.gzip.level compression.lz4.level compression.zstd.level
+        connection.failed.authentication.delay.ms default.replication.factor fetch.max.bytes
+        group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size
+        group.min.session.timeout.ms log.index.interval.bytes log.index.size.max.bytes log.segment.bytes
+        max.connections.per.ip message.max.bytes min.insync.replicas num.io.threads num.network.threads
+        num.partitions offset.metadata.max.bytes offsets.retention.minutes offsets.topic.num.partitions
+        offsets.topic.segment.bytes producer.id.expiration.check.interval.ms producer.id.expiration.ms
+        queued.max.requests sasl.oauthbearer.clock.skew.seconds sasl.server.max.receive.size
+        socket.listen.backlog.size socket.receive.buffer.bytes socket.request.max.bytes socket.send.buffer.bytes
+        transaction.max.timeout.ms transaction.remove.expired.transaction.cleanup.interval.ms
+        transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.segment.bytes
+        transactional.id.expiration.ms
+        """,
+    ConfigType.SHORT: "offsets.topic.replication.factor transaction.state.log.replication.factor",
+    ConfigType.LONG: """
+        connections.max.idle.ms connections.max.reauth.ms log.cleaner.backoff.ms log.cleaner.delete.retention.ms
+        log.cleaner.max.compaction.lag.ms log.cleaner.min.compaction.lag.ms log.flush.interval.messages
+        log.flush.interval.ms log.local.retention.bytes log.local.retention.ms
+        log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms log.retention.bytes
+        log.retention.check.interval.ms log.retention.ms log.roll.jitter.ms log.roll.ms
+        log.segment.delete.delay.ms offsets.retention.check.interval.ms
+        sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
+        """,
+    ConfigType.DOUBLE: "log.cleaner.min.cleanable.ratio",
+    ConfigType.LIST: """
+        log.cleanup.policy sasl.enabled.mechanisms sasl.oauthbearer.expected.audience ssl.enabled.protocols
+        """,
+    ConfigType.CLASS: "sasl.server.callback.handler.class",
+    ConfigType.PASSWORD: """
+        sasl.jaas.config ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key
+        ssl.truststore.certificates
+        """,
+}
 
 
 def test_defaults_are_kafkas() -> None:
@@ -25,6 +77,12 @@ def test_defaults_are_kafkas() -> None:
     assert config.number("socket.request.max.bytes") == 104_857_600
     assert config.topic_default("max.message.bytes") == 1_048_588
     assert config.switch("auto.create.topics.enable") is True
+
+
+def test_settings_of_a_broker_when_described_then_their_types_are_kafkas() -> None:
+    told = {entry.name: entry.config_type for entry in broker_entries(BrokerConfig(), {})}
+    kafkas = {name: kind for kind, names in KAFKAS_TYPES.items() for name in names.split()}
+    assert {name: told.get(name) for name in kafkas} == kafkas
 
 
 def test_values_may_be_texts_and_the_seeds_name_of_a_setting_is_known() -> None:
@@ -146,6 +204,14 @@ def test_topic_config_when_a_name_is_unknown_then_clients_are_told_the_nearest(n
     with pytest.raises(ConfigError) as caught:
         topic_config({name: "1"}, BrokerConfig())
     assert error_text(caught.value, TOPIC_CONFIG) == said
+
+
+def test_topic_config_when_the_largest_request_is_set_then_compressed_records_may_hold_no_more() -> None:
+    rules = topic_config({}, BrokerConfig({"socket.request.max.bytes": 50_000})).rules
+    fault = validate_batch(build_batch([(0, None, bytes(60_000), ())], compression="gzip"), produce_version=9,
+                           timestamp_ms=0, rules=rules)
+    assert isinstance(fault, BatchFault)
+    assert fault.error_code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_strict_checks_decide_whether_records_are_read() -> None:

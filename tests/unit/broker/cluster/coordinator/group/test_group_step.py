@@ -435,3 +435,51 @@ def test_rejoin_when_the_member_asks_for_other_timeouts_then_those_hold_from_the
     assert stage.heartbeat("one") is ErrorCode.NONE
     stage.advance(3 * SESSION_MS)
     assert stage.state() is GroupState.EMPTY
+
+
+# ---- who may commit offsets
+
+OF_NOBODY, OF_A_STRANGER, OF_ONE = "", "stranger", "one"
+NO_GENERATION, PAST, PRESENT = "no generation", "past", "present"
+OK, STRANGER, LATE = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION
+# Java's ClassicGroup.validateOffsetCommit: who commits, in which generation, and what is said in a group without
+# members, while its members join, while they wait for their assignments, and when they have them.
+GROUP_STATES = (GroupState.EMPTY, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+COMMITS = {
+    (OF_NOBODY, NO_GENERATION): (OK, STRANGER, STRANGER, STRANGER),
+    (OF_NOBODY, PAST): (STRANGER, STRANGER, STRANGER, STRANGER),
+    (OF_NOBODY, PRESENT): (STRANGER, STRANGER, STRANGER, STRANGER),
+    (OF_A_STRANGER, NO_GENERATION): (OK, STRANGER, STRANGER, STRANGER),
+    (OF_A_STRANGER, PRESENT): (STRANGER, STRANGER, STRANGER, STRANGER),
+    (OF_ONE, NO_GENERATION): (OK, LATE, LATE, LATE),
+    (OF_ONE, PAST): (STRANGER, LATE, LATE, LATE),
+    (OF_ONE, PRESENT): (STRANGER, OK, ErrorCode.REBALANCE_IN_PROGRESS, OK),
+}
+# In a transaction the group's members need not be known, and may be given other partitions meanwhile.
+TRANSACTIONAL_COMMITS = {
+    **COMMITS, (OF_NOBODY, NO_GENERATION): (OK, OK, OK, OK), (OF_ONE, PRESENT): (STRANGER, OK, OK, OK)}
+
+
+def bring_to(stage: Stage, state: GroupState) -> None:
+    stable(stage, "one")
+    if state is GroupState.EMPTY:
+        stage.leave("one")
+    elif state is not GroupState.STABLE:
+        stage.join("two")
+        if state is GroupState.COMPLETING_REBALANCE:
+            stage.join("one")
+    assert stage.state() is state
+
+
+@pytest.mark.parametrize("is_transactional", [False, True])
+@pytest.mark.parametrize("state", GROUP_STATES)
+def test_commit_when_somebody_asks_for_it_then_it_is_judged_as_by_kafka(
+        stage: Stage, state: GroupState, is_transactional: bool) -> None:
+    bring_to(stage, state)
+    ids = {OF_NOBODY: "", OF_A_STRANGER: "somebody", OF_ONE: stage.joined["one"].member_id}
+    present = stage.group.generation_id
+    generations = {NO_GENERATION: -1, PAST: present - 1, PRESENT: present}
+    said = {(who, when): stage.group.validate_offset_commit(
+        ids[who], None, generations[when], is_transactional=is_transactional) for who, when in COMMITS}
+    expected = TRANSACTIONAL_COMMITS if is_transactional else COMMITS
+    assert said == {asked: row[GROUP_STATES.index(state)] for asked, row in expected.items()}
