@@ -9,13 +9,21 @@ from typing import Any
 
 import pytest
 
+from pyproducer.broker.apis.kafka_apis import HANDLERS
 from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.cluster.config import BrokerConfig
-from pyproducer.broker.cluster.coordinator.transaction.state import TransactionState
+from pyproducer.broker.cluster.coordinator.internal_topics import TRANSACTION_STATE_TOPIC_NAME
+from pyproducer.broker.cluster.coordinator.transaction.metadata import TransactionMetadata
+from pyproducer.broker.cluster.coordinator.transaction.state import STATES_BY_ID, TransactionState
+from pyproducer.broker.cluster.coordinator.transaction.transaction_records import transaction_record
 from pyproducer.broker.cluster.delayed_operation import DelayedOperation
 from pyproducer.broker.cluster.living_brokers import BrokerInfo
 from pyproducer.broker.cluster.timer import TimerTask
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.protocol.apis import ApiKeys
+from pyproducer.record.batch_reader import RecordBatch
+from pyproducer.record.batch_writer import build_batch
+from tests.support.broker_request import broker_request
 from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
 from tests.unit.broker.cluster.coordinator.transaction.test_append_guard import IMPLICIT_ADD, ORDERS, SHOP, Shop
@@ -35,6 +43,16 @@ class LateShop(Shop):
     def take_scheduled(self) -> Callable[[], None]:
         """Take what was scheduled last."""
         return self.scheduled.pop()[1]
+
+    def write_state(self, *records: tuple[bytes | None, bytes | None]) -> None:
+        """Put records into __transaction_state, as another broker may have."""
+        (partition,) = self.state.internal_topics.partitions(TRANSACTION_STATE_TOPIC_NAME)
+        partition.log.append(RecordBatch(build_batch([(0, key, value, ()) for key, value in records])), leader_epoch=0)
+
+    def listed(self, *state_filters: str) -> Any:
+        """Return what ListTransactions tells of these states, or of all."""
+        return HANDLERS[ApiKeys.LIST_TRANSACTIONS].handle(self.services, broker_request(
+            ApiKeys.LIST_TRANSACTIONS, 0, {"state_filters": list(state_filters), "producer_id_filters": []}))
 
     @property
     def transaction_state(self) -> TransactionState:
@@ -167,3 +185,58 @@ def test_transaction_when_the_broker_is_restarted_while_it_is_open_then_it_still
         assert partition.log.last_stable_offset == partition.log.log_end_offset
     finally:
         again.close()
+
+
+# ---- what is in the log
+
+@pytest.mark.parametrize("what", ["initialize", "add", "end"])
+def test_change_when_the_disk_refuses_it_then_nothing_has_changed_and_the_producer_comes_again(
+        open_shop: Callable[..., LateShop], monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    shop = open_shop()
+    if what == "end":
+        assert shop.produce(IMPLICIT_ADD) == 0
+    (state_partition,) = shop.state.internal_topics.partitions(TRANSACTION_STATE_TOPIC_NAME)
+    changes: dict[str, Callable[[], ErrorCode]] = {
+        "initialize": lambda: shop.state.transactions.initialize(SHOP, 60_000, None).error_code,
+        "add": lambda: shop.state.transactions.add_partitions(
+            SHOP, shop.producer_id, shop.producer_epoch, (ORDERS,), client_transaction_version=2),
+        "end": lambda: shop.end(IMPLICIT_ADD).error_code}
+
+    def refuse(*_arguments: Any, **_fields: Any) -> None:
+        raise OSError("no space left, by the test")
+
+    before = shop.state.transactions.describe(SHOP)
+    with monkeypatch.context() as full:
+        full.setattr(state_partition.log, "append", refuse)
+        assert changes[what]() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert shop.state.transactions.describe(SHOP) == before
+    assert changes[what]() is ErrorCode.NONE
+    assert shop.state.transactions.describe(SHOP) != before
+
+
+def test_log_when_it_has_records_of_no_transactional_id_then_they_are_passed_over(
+        open_shop: Callable[..., LateShop]) -> None:
+    """A later Kafka may write records of other kinds there, too."""
+    shop = open_shop()
+    _, value = transaction_record(TransactionMetadata("other", 8, 0, 1000), transaction_version=1)
+    shop.write_state((b"\0\1\0\5other", value), (b"\0\1\0\5other", b"of another kind"), (b"\0\1\0\5other", None),
+                     (None, value), (None, None))
+    shop.state.transactions.load()
+    assert [found.transactional_id for found in shop.state.transactions.list_transactions()] == [SHOP]
+
+
+# Java's TransactionState: the number in the log, and the name that admin clients show and ask for.
+TITLES = {0: "Empty", 1: "Ongoing", 2: "PrepareCommit", 3: "PrepareAbort", 4: "CompleteCommit", 5: "CompleteAbort",
+          6: "Dead", 7: "PrepareEpochFence"}
+
+
+def test_states_when_they_are_listed_then_they_have_kafkas_names(open_shop: Callable[..., LateShop]) -> None:
+    shop = open_shop()
+    shop.write_state((b"\0\0\0\4shop", None), *(
+        transaction_record(TransactionMetadata(f"in {number}", number, 0, 1000, STATES_BY_ID[number]),
+                           transaction_version=1) for number in TITLES))
+    shop.state.transactions.load()
+    listed = shop.listed()["transaction_states"]
+    assert {found["producer_id"]: found["transaction_state"] for found in listed} == TITLES
+    asked = shop.listed(*TITLES.values())
+    assert (asked["unknown_state_filters"], asked["transaction_states"]) == ([], listed)
