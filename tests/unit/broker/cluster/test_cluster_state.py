@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pyproducer.broker.cluster.acl_store import AclBinding
 from pyproducer.broker.cluster.cluster_file import ClusterFile, LinesFile
 from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.cluster.config import BrokerConfig
@@ -20,6 +21,7 @@ from pyproducer.broker.storage.validation import BatchFault
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError
+from pyproducer.network.sasl.scram_formatter import FORMATTERS
 from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.batch_writer import build_batch
 from pyproducer.record.control import ControlRecordType
@@ -512,6 +514,43 @@ def test_delete_topic_when_it_is_not_done_then_the_name_is_not_free(
     assert state.topic_life.delete_topic("orders")
     assert is_taken == [True]
     assert not state.topic_life._life_lock.locked()
+
+
+ORDERS_0 = TopicPartition("orders", 0)
+READ_ORDERS = AclBinding(2, "orders", 3, "User:ada", "*", 3, 3)
+
+
+@pytest.mark.parametrize("change", [
+    lambda state: state.topic_life.create_topic("other", 1, {}),
+    lambda state: state.topic_life.create_partitions("orders", 3),
+    lambda state: state.topic_life.alter_topic_configs("orders", {"retention.ms": "6"}),
+    lambda state: state.topic_life.delete_topic("orders"),
+    lambda state: state.leaders.change_leaders({ORDERS_0: 1}),
+    lambda state: state.leaders.reassign({ORDERS_0: [1, 2]}),
+    lambda state: state.dynamic_configs.alter_broker_configs("", {"log.retention.bytes": "1000"}),
+    lambda state: state.producer_ids.next_producer_id(),
+    lambda state: state.acls.add([READ_ORDERS]),
+    lambda state: state.acls.remove([READ_ORDERS]),
+    lambda state: state.scram_credentials.alter({
+        ("ada", "SCRAM-SHA-256"): FORMATTERS["SCRAM-SHA-256"].generate_credential("secret")}),
+], ids=["create_topic", "create_partitions", "alter_topic_configs", "delete_topic", "change_leaders", "reassign",
+        "alter_broker_configs", "next_producer_id", "add_acls", "remove_acls", "alter_scram"])
+def test_change_when_it_is_written_then_no_other_one_can_be_made_meanwhile(
+        open_state: Open, monkeypatch: pytest.MonkeyPatch, change: Callable[[ClusterState], object]) -> None:
+    """Of two at once each would write what there was before the other one, and one would be forgotten."""
+    state = open_state()
+    state.topic_life.create_topic("orders", 1, {})
+    add = LinesFile.add
+    is_held: list[bool] = []
+
+    def add_and_look(file: LinesFile, line: bytes) -> None:
+        is_held.append(state.store.lock.locked())
+        add(file, line)
+
+    monkeypatch.setattr(LinesFile, "add", add_and_look)
+    change(state)
+    assert is_held == [True]
+    assert not state.store.lock.locked()
 
 
 @pytest.mark.parametrize("operation", [

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from pyproducer.broker.cluster.sasl.aws_msk_iam_server import AwsMskIamSaslServer, AwsMskIamTokenValidator
 from pyproducer.broker.cluster.sasl.jwks_validator import JwksSettings, JwksTokenValidator, fetch_text
@@ -231,7 +231,9 @@ EC_KEY = ec.generate_private_key(ec.SECP256R1())
 def jwks(**keys: Any) -> str:
     found = []
     for name, key in keys.items():
-        algorithm = jwt.algorithms.RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else jwt.algorithms.ECAlgorithm
+        algorithm = (jwt.algorithms.RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey)
+                     else jwt.algorithms.ECAlgorithm if isinstance(key, ec.EllipticCurvePrivateKey)
+                     else jwt.algorithms.OKPAlgorithm)
         found.append({**json.loads(algorithm.to_jwk(key.public_key())), "kid": name, "use": "sig"})
     return json.dumps({"keys": found})
 
@@ -277,6 +279,18 @@ def test_signed_token_when_the_key_is_published_then_it_is_valid(started: Any) -
     assert checked.validate(signed(EC_KEY, "ES256", "two")).principal_name == "alice"
     expires = int(time.time()) + 7
     assert checked.validate(signed(exp=expires)).expires_at_ms == expires * 1000
+
+
+@pytest.mark.parametrize(("algorithm", "key"), [
+    *((f"{kind}{bits}", RSA_KEY) for kind in ("RS", "PS") for bits in (256, 384, 512)), ("ES256", EC_KEY),
+    ("ES384", ec.generate_private_key(ec.SECP384R1())), ("ES512", ec.generate_private_key(ec.SECP521R1())),
+    ("EdDSA", ed25519.Ed25519PrivateKey.generate())],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__)
+def test_signed_token_when_it_is_signed_in_any_way_that_has_a_public_key_then_it_is_valid(
+        started: Any, algorithm: str, key: Any) -> None:
+    """RFC 7518 and 8037."""
+    checked = started(Provider(jwks(one=key)))
+    assert checked.validate(signed(key, algorithm, aud=None)).principal_name == "alice"
 
 
 def test_signed_token_when_there_is_one_key_then_it_need_not_be_named(started: Any) -> None:
