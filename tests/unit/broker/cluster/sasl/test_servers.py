@@ -28,6 +28,7 @@ from pyproducer.network.sasl.scram_formatter import FORMATTERS, ScramCredential,
 from pyproducer.network.sasl.scram_messages import ClientFinalMessage, ClientFirstMessage, ServerFirstMessage
 from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
+from tests.support.secret_hunt import SecretHunt
 
 NOW_MS = 1_700_000_000_000
 NOW_S = NOW_MS // 1000
@@ -57,6 +58,14 @@ def test_plain_when_it_is_not_right_then_the_client_is_told(response: bytes, why
         server.evaluate_response(response)
     assert not server.complete
     assert raised.value.__context__ is None or "UnicodeDecode" not in repr(raised.value.__context__)
+
+
+@pytest.mark.parametrize("response", [
+    b"hunter22", b"\0alice\0hunter22\0", b"\0\0hunter22", b"\0alice\0hunter22?", b"\0alice\0hunter22\xff",
+    b"bob\0alice\0hunter22"])
+def test_plain_when_it_is_refused_then_a_crash_report_of_the_error_shows_no_password(response: bytes) -> None:
+    with SecretHunt("hunter22") as hunt, hunt.errors(AuthenticationError):
+        PlainSaslServer(PlainUsers({"user_alice": "hunter22"})).evaluate_response(response)
 
 
 def test_users_when_shown_then_without_their_passwords() -> None:
