@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import importlib.util
 import sys
 
 import pytest
@@ -89,3 +91,16 @@ def test_limit_when_the_system_refuses_then_it_stays_as_it_was(
 def test_limit_when_the_system_has_none_then_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descriptors, "resource", None)
     descriptors.raise_descriptor_limit()
+
+
+def test_limit_when_the_system_has_no_module_for_it_then_files_are_opened_without_one(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows has none."""
+    monkeypatch.setitem(sys.modules, "resource", None)
+    spec = importlib.util.spec_from_file_location("descriptors_without_limits", descriptors.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    without_limits = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(without_limits)
+    without_limits.raise_descriptor_limit()
+    assert without_limits.reason(OSError(errno.EMFILE, "Too many open files")) == "Too many open files"
