@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import pickle
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
@@ -26,6 +28,8 @@ from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.delivery_summary import OTHER_TOPICS
 from pyproducer.common.errors import DeliveryFailedError, KafkaError, RecordRejectedError
 from pyproducer.common.limited_log import MOST_LINES, WINDOW_MS
+from pyproducer.common.waiting import Locks
+from tests.support.patience import GIVE_UP_S
 
 
 class Holder:
@@ -369,6 +373,67 @@ def test_close_when_records_failed_behind_an_abort_then_each_is_told_once() -> N
     assert failed is not None
     assert failed.failed["rejected"] == kept[0].count
     assert len(failed.errors) == 1
+
+
+class Meeting:
+    """The tally's lock, at which two threads meet: one of them stands still whenever it has released it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._other: threading.Thread | None = None
+        self._is_there, self._may_go, self._has_gone = threading.Event(), threading.Event(), threading.Event()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._may_go.set()
+            self._has_gone.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        if threading.current_thread() is self._other:
+            self._is_there.set()
+            assert self._may_go.wait(GIVE_UP_S)
+
+    def let_go(self) -> None:
+        """Let the other thread go on, to its end or as far as the lock lets it."""
+        self._may_go.set()
+        assert self._has_gone.wait(GIVE_UP_S)
+
+    @contextmanager
+    def other(self, call: Callable[[], object]) -> Iterator[None]:
+        """Have another thread make a call; begin when that stands still, and wait for its end."""
+        def run() -> None:
+            call()
+            self._has_gone.set()
+
+        thread = self._other = threading.Thread(target=run)
+        thread.start()
+        try:
+            assert self._is_there.wait(GIVE_UP_S)
+            yield
+        finally:
+            self._may_go.set()
+            thread.join(GIVE_UP_S)
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_abort_when_a_flush_is_about_to_tell_at_any_line_then_nobody_tells_what_failed_before_it(raises: bool) -> None:
+    """One of them wrote what it had read before the other had written: the next flush told what was aborted."""
+    for line in itertools.count():
+        meeting = Meeting()
+        tally = DeliveryTally(raises=raises, locks=Locks(rlock=lambda meeting=meeting: meeting))  # type: ignore[misc]  # bound
+        kept = [fail(tally)]
+        telling = tally.end_flush(tally.period, raises_all=True)
+        kept.append(fail(tally, count=2))
+        with meeting.other(tally.on_aborted), at_line(line, meeting.let_go) as let_go:
+            assert tally.on_told(telling) is telling.error
+        assert flush(tally, tally.period, raises_all=True) is None
+        assert close(tally) is None
+        assert all(failure.is_settled for failure, _ in kept)
+        if not let_go:
+            assert line > 5
+            return
 
 
 def test_end_when_a_flush_that_was_to_raise_was_interrupted_then_the_log_says_that_nobody_looked(
