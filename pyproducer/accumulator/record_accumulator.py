@@ -539,7 +539,7 @@ class RecordAccumulator:
                 continue
             with partition.lock:
                 first.seal()
-            batch_bytes = first.size_bytes if count > 1 else 0  # alone it goes, whatever its size
+            batch_bytes = first.size_bytes
             if drained and size_bytes + batch_bytes > max_size_bytes:  # callers appended until it was sealed
                 self._drain_start[node_id] = partition.number
                 return drained, True

@@ -9,6 +9,7 @@ import pytest
 from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.errors import BufferExhaustedError
+from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
 from tests.unit.accumulator.test_record_accumulator import Setup, cluster
 from tests.unit.sender.stepped_producer import SteppedProducer
@@ -82,6 +83,14 @@ def test_batch_when_it_grew_and_is_old_then_it_is_closed_for_what_comes_now_shal
     setup.clock.advance(101)
     assert not is_ready(setup, leaders=(None, None, None))
     assert counts(fill(setup, 1)) == [2, 5, 1]
+
+
+def test_batch_when_it_grew_and_is_young_then_it_takes_what_comes_however_long_the_machine_runs() -> None:
+    setup = Setup(largest_batch_bytes=800, delivery_timeout=6400, clock=ManualClock(now_ms=1_000_000))
+    fill(setup, 3 + 4)
+    setup.clock.advance(100)
+    assert not is_ready(setup, leaders=(None, None, None))
+    assert counts(fill(setup, 1)) == [2, 6]
 
 
 def test_batch_when_many_partitions_are_busy_then_all_fit_into_the_requests_in_flight() -> None:
