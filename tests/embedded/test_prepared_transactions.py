@@ -271,4 +271,5 @@ def test_txn_when_it_is_called_wrongly_then_it_says_how(tmp_path: Path) -> None:
         result = runner.invoke(main, ["txn", *arguments])
         assert (result.exit_code, words in result.output) == (2, True), result.output
     result = runner.invoke(main, ["txn", "list", "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.2"])
-    assert result.exit_code == 1
+    assert (result.exit_code, result.stdout) == (1, ""), "what reads the output gets no error for an id"
+    assert "127.0.0.1:1" in result.stderr

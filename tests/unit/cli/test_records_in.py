@@ -59,6 +59,16 @@ def test_json_when_a_line_makes_no_record_then_the_others_do(line: bytes) -> Non
     assert found[1].line == line
 
 
+@pytest.mark.parametrize(("line", "why"), [
+    (b"{'value': 1}", "it is no JSON: Expecting property name"), (b"", "it is no JSON: Expecting value"),
+    (b"\xff", "it is no JSON: 'utf-8' codec can't decode"), (b"1 2", "it is no JSON: Extra data"),
+    (b'{"value": "\\ud800"}', "it makes no record: "), (b"[" * 100_000, "it makes no record: ")])
+def test_json_when_a_line_makes_no_record_then_it_says_whether_it_is_json_at_all(line: bytes, why: str) -> None:
+    (refused,) = read(line + b"\n", Format("json"))
+    assert isinstance(refused, LineError)
+    assert why in str(refused)
+
+
 @pytest.mark.parametrize("row", [b"1,a\rb", b"1", b"1,2,3"])
 def test_csv_when_a_row_makes_no_record_then_the_others_do(row: bytes) -> None:
     found = read(b"id,name\n" + row + b"\n2,after\n", Format("csv", value_field="name"))
