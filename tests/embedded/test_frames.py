@@ -105,6 +105,20 @@ def test_what_is_no_frame_is_told(broker: EmbeddedBroker) -> None:
         frames.write({"bootstrap.servers": broker.bootstrap_servers}, [{"id": 1}], "orders")
 
 
+def test_what_is_no_serializer_is_told_by_the_name_of_the_argument(broker: EmbeddedBroker) -> None:
+    class OfSchema:
+        def __init__(self, schema: str) -> None:
+            self.schema = schema
+
+        def __call__(self, row: object) -> bytes:
+            return self.schema.encode()
+
+    with pytest.raises(ConfigError, match=r"for configuration value: OfSchema\(\) failed") as caught:
+        frames.write({"bootstrap.servers": broker.bootstrap_servers}, pyarrow.table({"id": [1]}), "orders",
+                     value=OfSchema)
+    assert caught.value.key == "value"
+
+
 def test_rows_are_given_to_a_serializer_which_may_add_headers(broker: EmbeddedBroker) -> None:
     fastavro = pytest.importorskip("fastavro")
     schema = fastavro.parse_schema({"type": "record", "name": "Order", "fields": [

@@ -303,6 +303,8 @@ def test_rows_are_sorted_alike(partitions: list[int], count: int, data: Any) -> 
     lambda twin: twin.encode_header_rows(None, array("i", [0, 1]), False, 0, 1, twin.items_column((None,), 0, 1),
                                          twin.items_column((None,), 0, 1), 7),
     lambda twin: twin.ColumnChunk(0, twin.items_column((b"a",), 0, 1), twin.items_column((), 0, 0), None, None),
+    lambda twin: twin.ColumnChunk(5, twin.items_column((b"a",), 0, 1), None, None, None).size_upper_bound(4),
+    lambda twin: twin.ColumnChunk(5, twin.items_column((b"a",), 0, 1), None, None, None).size_upper_bound(6),
     lambda twin: twin.store_rows(array("q", [0]), array("q", [0]), array("i", [5]), 0, 1, 0, -1),
     lambda twin: twin.store_rows(array("q", [0]), array("q", [0]), array("i", [0]), 0, 2, 0, -1),
     lambda twin: twin.sort_rows(array("i", [0]), 0, 2, 1),

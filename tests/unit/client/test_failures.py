@@ -1,6 +1,7 @@
 """Why a connection ended, in words: what the peer's bytes say of it comes before what its silence may mean."""
 
 import socket
+import ssl
 
 import pytest
 
@@ -70,3 +71,19 @@ def test_cause_when_it_leads_in_a_circle_then_the_search_ends():
     first, second = DisconnectedError("no credentials"), ValueError("of the application")
     first.__cause__, second.__cause__ = second, first
     assert authentication_failure("host:1", first, is_advertised=True).phase == AUTHENTICATION
+
+
+@pytest.mark.parametrize(("verify_code", "is_told"), [
+    (62, True),    # X509_V_ERR_HOSTNAME_MISMATCH
+    (64, True),    # X509_V_ERR_IP_ADDRESS_MISMATCH
+    (10, False),   # X509_V_ERR_CERT_HAS_EXPIRED
+    (20, False),   # X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY
+    (63, False),   # X509_V_ERR_EMAIL_MISMATCH
+])
+@pytest.mark.parametrize("is_advertised", [False, True])
+def test_certificate_when_it_is_for_another_name_that_a_broker_told_then_that_is_said(
+        verify_code, is_told, is_advertised):
+    error = ssl.SSLCertVerificationError("refused")
+    error.verify_code = verify_code
+    failure = authentication_failure("host:1", error, is_advertised=is_advertised)
+    assert ("in its advertised.listeners" in failure.text) == (is_told and is_advertised)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from pyproducer import KafkaProducer
-from pyproducer.observe.catalog import OF_NODE, OF_TOPIC
+from pyproducer.observe.catalog import OF_NODE, OF_PRODUCER, OF_TOPIC, Definition
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 
 
-def named(title: str) -> set[str]:
+def named(title: str) -> dict[str, str]:
+    """Return what the page says of each name."""
     text = PAGE.read_text("ascii")
     section = text.partition(f"### {title}")[2].partition("\n### ")[0]
-    return set(re.findall(r"^\| `([a-z0-9-]+)` \|", section, re.MULTILINE))
+    return dict(re.findall(r"^\| `([a-z0-9-]+)` \| (.+) \|$", section, re.MULTILINE))
 
 
 @pytest.mark.skipif(not PAGE.exists(), reason="docs are not in an installed package")
@@ -24,6 +26,16 @@ def test_page_when_compared_with_metrics_then_each_name_is_there_and_no_other() 
     with KafkaProducer({"bootstrap.servers": "127.0.0.1:1"}) as producer:
         of_producer = {name for name in producer.metrics() if ".node-" not in name}
     only_with_tls = {"certificate-expiry-time-ms", "broker-certificate-expiry-time-ms", "token-expiry-time-ms"}
-    assert named("The whole producer") - only_with_tls == of_producer
-    assert named("A broker") == {definition.name for definition in OF_NODE}
-    assert named("A topic") == {definition.name for definition in OF_TOPIC}
+    assert named("The whole producer").keys() - only_with_tls == of_producer
+    assert named("A broker").keys() == {definition.name for definition in OF_NODE}
+    assert named("A topic").keys() == {definition.name for definition in OF_TOPIC}
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="docs are not in an installed package")
+@pytest.mark.parametrize(("title", "definitions"), [
+    ("The whole producer", OF_PRODUCER), ("A broker", OF_NODE), ("A topic", OF_TOPIC)])
+def test_page_when_compared_with_the_catalog_then_each_name_means_what_the_page_says(
+        title: str, definitions: Sequence[Definition]) -> None:
+    said = named(title)
+    assert [(definition.name, definition.text) for definition in definitions] == [
+        (definition.name, said.get(definition.name)) for definition in definitions]
