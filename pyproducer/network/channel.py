@@ -270,7 +270,7 @@ class KafkaChannel:
                                     f"connection id is {self.id}")
         self._send = send
 
-    def write(self, *, is_alone: bool = False) -> NetworkSend | None:
+    def write(self, *, is_alone: bool) -> NetworkSend | None:
         """Write on; return the frame when its last byte is with the kernel.
 
         Args:

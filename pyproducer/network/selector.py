@@ -309,8 +309,8 @@ class Selector:
         Thread: one at a time, the owner.
         """
         self._begin_poll(now_ms)
-        timeout_ms = min(timeout_ms, self._idle.next_check_ms - now_ms)
-        if (timeout_ms < 0 or self.completed_receives or self.disconnected or self._buffered
+        timeout_ms = max(0, min(timeout_ms, self._idle.next_check_ms - now_ms))
+        if (self.completed_receives or self.disconnected or self._buffered
                 or (tells_sends and self.completed_sends)):
             timeout_ms = 0
         ready = self.interest.select(timeout_ms)

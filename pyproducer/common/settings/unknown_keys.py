@@ -78,7 +78,7 @@ def nearest_key(key: str, rows: Mapping[str, Setting], meant: Mapping[str, str])
         return meant[dotted]
     from difflib import get_close_matches  # here: only an error needs it
 
-    near = get_close_matches(dotted, rows, n=1, cutoff=0.6)
+    near = get_close_matches(dotted, rows)
     return near[0] if near else None
 
 

@@ -23,12 +23,12 @@ def test_set_send_when_another_is_on_its_way_then_kafkas_error_and_the_first_goe
     transport = ScriptedTransport(write_sizes=[2])
     channel = make_channel(transport)
     channel.set_send(NetworkSend("7", [b"first"]))
-    assert channel.write() is None
+    assert channel.write(is_alone=False) is None
     with pytest.raises(IllegalStateError, match="Attempt to begin a send operation with prior send operation still in "
                                                 "progress, connection id is 7"):
         channel.set_send(NetworkSend("7", [b"other"]))
     assert channel.wants_write
-    done = channel.write()
+    done = channel.write(is_alone=False)
     assert done is not None
     assert done.completed
     assert transport.written == b"\0\0\0\x05first"
@@ -38,7 +38,7 @@ def test_set_send_when_another_is_on_its_way_then_kafkas_error_and_the_first_goe
 
 def test_write_when_there_is_no_send_then_it_flushes_only() -> None:
     transport = ScriptedTransport()
-    assert make_channel(transport).write() is None
+    assert make_channel(transport).write(is_alone=False) is None
     assert (transport.write_calls, transport.flush_calls) == (0, 1)
 
 

@@ -411,7 +411,7 @@ def test_idle_when_an_answer_came_during_a_callback_then_it_is_read_and_the_conn
     with SelectorPair(client=client) as pair:
         pair.respond(b"answer")
         await_delivery(client.channels()[0].transport.sock)
-        client.poll(0, 5000)
+        assert client.poll(0, 5000) == 0
         assert [bytes(receive.payload) for receive in client.completed_receives] == [b"answer"]
         assert client.disconnected == {}
         client.poll(0, 5999)
@@ -464,9 +464,9 @@ def test_write_when_another_connection_waits_to_write_then_it_is_not_alone(monke
     alone: list[tuple[str, bool]] = []
     write = KafkaChannel.write
 
-    def noted(channel: KafkaChannel, *, is_alone: bool = False) -> NetworkSend | None:
+    def noted(channel: KafkaChannel, *, is_alone: bool) -> NetworkSend | None:
         alone.append((channel.id, is_alone))
-        return write(channel)
+        return write(channel, is_alone=is_alone)
 
     monkeypatch.setattr(KafkaChannel, "write", noted)
     broker = make_server_selector()
