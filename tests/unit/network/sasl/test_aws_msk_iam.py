@@ -86,6 +86,12 @@ def test_payload_when_it_is_made_then_it_has_msks_form_and_a_true_signature():
     assert SECRET not in str(payload)
 
 
+def test_payload_when_it_is_written_then_without_blanks_as_amazons_client_does():
+    payload = AwsMskIamSaslClient(KEYS, HOST, "eu-west-1").evaluate_challenge(b"")
+    assert payload is not None
+    assert payload.split() == [payload]
+
+
 def test_payload_when_the_keys_do_not_end_then_it_has_no_session_token():
     payload = first_payload(AwsKeys("AKID", SECRET))
     assert "x-amz-security-token" not in payload

@@ -160,10 +160,13 @@ def test_issuer_when_it_hangs_up_then_it_may_pass(issuer):
     assert "cannot be reached" in str(error)
 
 
-def test_answer_when_a_refusal_breaks_off_then_its_status_says_enough(issuer):
-    error = error_of(issuer, Answer(401, b"{", {"Content-Length": "100"}))
-    assert isinstance(error, AuthenticationError)
-    assert "Client id or secret are wrong" in str(error)
+@pytest.mark.parametrize(("answer", "step_ms"), [
+    (Answer(401, b"{", {"Content-Length": "100"}), 0), (Answer(401, b"x" * (MOST_BYTES + 1)), 0),
+    (Answer(401, b"{"), 30_001)], ids=["breaks off", "huge", "slow"])
+def test_answer_when_a_refusal_is_not_read_to_its_end_then_its_status_says_enough(issuer, answer, step_ms):
+    issuer.answer = lambda asked: answer
+    with pytest.raises(AuthenticationError, match="Client id or secret are wrong"):
+        TokenEndpoint(issuer.token_url, REQUEST, timeouts=PATIENT, clock=Running(step_ms)).jwt()
 
 
 def test_request_when_it_cannot_be_written_then_no_frame_with_the_secret_goes_with_the_error():

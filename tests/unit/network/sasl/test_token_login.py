@@ -232,6 +232,20 @@ def test_login_when_the_issuer_is_back_after_a_failure_then_the_token_comes(issu
     assert "HTTP 503 and says: temporarily_unavailable" in seen[0][1]
 
 
+def test_login_when_the_issuer_stays_away_then_its_waits_double_up_to_the_longest(issuer):
+    issuer.answer = lambda asked: json_answer(503, {})
+    clock = ManualClock(timestamp_ms=NOW_MS)
+    login = stepped(settings(f'clientId="c" clientSecret="{SECRET}"', {
+        "sasl.oauthbearer.token.endpoint.url": issuer.token_url, "sasl.login.retry.backoff.ms": 100,
+        "sasl.login.retry.backoff.max.ms": 1000}), clock)
+    for middle_ms in (100, 200, 400, 800, 1000, 1000):
+        wait_ms = login.run_once()
+        assert 0.8 * middle_ms - 1 <= wait_ms <= min(1.2 * middle_ms, 1000)
+        clock.advance(wait_ms)
+        login.run_once()
+    assert len(issuer.asked) == 7
+
+
 def test_login_when_a_fetch_hangs_then_close_breaks_it_off(issuer):
     """Its thread is gone when the test ends, though the issuer never answers: the fixture of all tests looks."""
     reached, let_go = threading.Event(), threading.Event()
