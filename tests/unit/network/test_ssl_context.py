@@ -82,6 +82,8 @@ def test_keystore_when_key_and_certificate_differ_then_the_error_says_so(certifi
 @pytest.mark.parametrize(("settings", "key", "why"), [
     ({"ssl.keystore.location": "/nowhere/at/all.pem"}, "ssl.keystore.location", "cannot be read: No such file"),
     ({"ssl.truststore.location": "/nowhere/at/all.pem"}, "ssl.truststore.location", "cannot be read: No such file"),
+    ({"ssl.keystore.location": "with\0null.pem"}, "ssl.keystore.location", "cannot be read: embedded null byte"),
+    ({"ssl.truststore.location": "with\0null.pem"}, "ssl.truststore.location", "cannot be read: embedded null byte"),
     ({"ssl.truststore.certificates": "nonsense"}, "ssl.truststore.certificates", "no certificates in PEM"),
     ({"ssl.keystore.key": "nonsense", "ssl.keystore.certificate.chain": "x"}, "ssl.keystore.key", "in PEM"),
     ({"ssl.enabled.protocols": "TLSv1.1"}, "ssl.enabled.protocols", "older versions"),
@@ -159,6 +161,19 @@ def test_file_when_it_cannot_be_used_then_the_old_context_stays_and_one_warning_
     assert f"those of before stay in use: Invalid value '{file}' for configuration ssl.truststore" in record.message
     other_authority(file, certificates)
     assert context_of_now() is not first
+
+
+def test_file_when_it_is_moved_to_the_place_of_a_missing_one_then_the_one_that_is_missing_now_is_named(
+        certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    keys, trusted = tmp_path / "keys.pem", tmp_path / "trusted.pem"
+    keys.write_bytes(certificates.client.keystore.read_bytes())
+    trusted.write_bytes(certificates.ca.read_bytes())
+    context_of_now = ContextFromFiles({"ssl.keystore.location": str(keys), "ssl.truststore.location": str(trusted)})
+    for damage, missing in ((trusted.unlink, trusted), (lambda: keys.rename(trusted), keys)):
+        damage()
+        caplog.clear()
+        context_of_now()
+        assert f"Invalid value '{missing}'" in caplog.text
 
 
 def test_key_when_it_comes_before_its_certificate_then_the_old_pair_stays(
