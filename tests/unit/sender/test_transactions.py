@@ -771,9 +771,10 @@ def test_close_when_the_coordinator_does_not_answer_then_it_gives_up(caplog: pyt
     pending = producer.tx.commit()
     producer.turn()
     assert producer.sender.ms_to_go_on(producer.clock.now_ms()) == 2000
-    producer.clock.advance(2000)
-    assert producer.sender.ms_to_go_on(producer.clock.now_ms()) == 0
-    assert "was not ended within delivery.timeout.ms" in caplog.text
+    for _ in range(3):
+        producer.clock.advance(2000)
+        assert producer.sender.ms_to_go_on(producer.clock.now_ms()) == 0
+    assert caplog.text.count("was not ended within delivery.timeout.ms") == 1
     producer.sender.abort(KafkaError("closed"))
     assert pending.error is not None
     assert pending.error.outcome == "unknown"
@@ -955,6 +956,33 @@ def test_offsets_when_the_coordinator_checks_no_members_then_they_are_refused() 
     assert not pending.is_set
 
 
+@LEVELS
+def test_offsets_when_their_coordinator_has_no_version_for_them_then_only_that_transaction_is_lost(level: int) -> None:
+    """It is of this group alone: other transactions of this producer have no use for the request."""
+    producer = SteppedTransactions(level=level)
+    producer.begin()
+    pending = producer.tx.add_offsets(OFFSETS, GROUP)
+    producer.turn()
+    if level < 2:
+        producer.answer_own(ADD_OFFSETS)
+        producer.turn()
+    producer.answer_own(FIND)
+    producer.turn()
+    assert producer.own.api_key is COMMIT_OFFSETS
+    mismatch = UnsupportedVersionError("node 1 is too old")
+    producer.client.answer(None, request=producer.own, version_mismatch=mismatch, was_sent=False)
+    assert isinstance(pending.error, AbortableTransactionError)
+    assert "node 1 is too old" in str(pending.error)
+    assert producer.state is ABORTABLE
+    pending.is_told = True
+    producer.tx.abort()
+    for _ in range(5):
+        producer.turn(advance=100)
+        if producer.client.in_flight:
+            producer.answer_own(producer.own.api_key, **({"producer_id": 7, "producer_epoch": 1} if level == 2 else {}))
+    assert producer.state is READY
+
+
 # Ids bound anew, and prepared transactions.
 
 def test_abort_when_it_comes_as_a_prepare_is_handed_out_then_it_ends_when_the_transaction_does(
@@ -1118,10 +1146,12 @@ def test_init_when_a_transaction_is_prepared_with_that_id_then_it_is_refused_and
     assert (pending.error, producer.state) == (None, READY)
 
 
-@pytest.mark.parametrize(("state", "epoch", "is_open"), [
-    ("Ongoing", 0, True), ("CompleteCommit", 1, False), ("CompleteAbort", 1, False), ("Ongoing", 2, False)])
+@pytest.mark.parametrize(("code", "state", "epoch", "is_open"), [
+    (0, "Ongoing", 0, True), (0, "CompleteCommit", 1, False), (0, "CompleteAbort", 1, False), (0, "Ongoing", 2, False),
+    (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "", 0, False),
+    (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "Ongoing", 0, False)])  # what stands beside an error means nothing
 def test_init_when_an_id_is_bound_again_that_was_prepared_then_its_coordinator_is_asked_whether_it_is_open(
-        state: str, epoch: int, is_open: bool) -> None:
+        code: int, state: str, epoch: int, is_open: bool) -> None:
     producer = prepared(in_transaction())
     producer.tx.initialize("other")
     producer.turn()
@@ -1134,7 +1164,7 @@ def test_init_when_an_id_is_bound_again_that_was_prepared_then_its_coordinator_i
     producer.turn()
     assert producer.client.body_of(producer.own) == {"transactional_ids": ["shop"]}
     producer.client.answer({"throttle_time_ms": 0, "transaction_states": [
-        {"error_code": 0, "transactional_id": "shop", "transaction_state": state, "producer_id": 7,
+        {"error_code": code, "transactional_id": "shop", "transaction_state": state, "producer_id": 7,
          "producer_epoch": epoch, "topics": []}]})
     if is_open:
         assert isinstance(pending.error, IllegalStateError)
