@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
-from pyproducer import ConfigError, KafkaProducer, ProducerConfig, hotpath
+from pyproducer import ConfigError, IllegalStateError, KafkaProducer, ProducerConfig, hotpath
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.network.channel_builder import (
     ChannelBuilder,
@@ -15,6 +16,7 @@ from pyproducer.network.channel_builder import (
 )
 from pyproducer.network.selector import Selector
 from pyproducer.network.ssl_channel_builder import SslChannelBuilder
+from pyproducer.network.wakeup import Wakeup
 from pyproducer.producer import wiring
 from pyproducer.producer.surroundings import Surroundings
 
@@ -89,6 +91,68 @@ def test_network_when_settings_are_given_then_each_comes_to_the_part_that_it_is_
 def waits_of(backoff: ExponentialBackoff) -> tuple[int, int]:
     """Its first wait without jitter, and its longest."""
     return backoff.initial_ms, backoff.max_ms
+
+
+@pytest.mark.parametrize("missing", ["opentelemetry", "opentelemetry.proto", "opentelemetry.proto.metrics",
+                                     "opentelemetry.proto.metrics.v1"])
+@pytest.mark.parametrize("wanted", [True, False])
+def test_messages_of_telemetry_when_their_package_is_not_installed_then_nothing_is_pushed_and_who_wants_it_is_told(
+        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, missing: str, wanted: bool) -> None:
+    """Others' packages share the name opentelemetry: any part of it may be there."""
+    for loaded in [name for name in sys.modules if name.startswith(f"{missing}.")]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with (KafkaProducer({**PROPS, **({"enable.metrics.push": True} if wanted else {})}) as producer,
+          pytest.raises(IllegalStateError, match="is not installed")):
+        producer.client_instance_id(0)
+    assert ("pip install 'pyproducer[telemetry]'" in caplog.text) is wanted
+
+
+@pytest.mark.parametrize("module", ["coordinator", "transaction_admin"])
+def test_messages_of_transactions_when_there_is_an_id_then_the_constructor_loads_them(
+        monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    """A fork while the sender thread loads one leaves a child in which the module's lock is held for ever."""
+    name = f"pyproducer.protocol.messages.{module}"
+    for props in ({}, {"transactional.id": "shop"}):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        KafkaProducer({**PROPS, **props}).close()
+        assert (name in sys.modules) is bool(props)
+
+
+class Part:
+    """An interceptor, or a reporter; it may raise when it begins."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.is_closed = False
+        self._error = error
+
+    def on_send(self, record: object) -> object:
+        return record
+
+    def init(self, read: object) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1), ValueError("no such gateway")])
+def test_constructor_when_it_is_interrupted_at_its_end_then_what_it_has_made_is_closed(
+        monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    wakeups: list[Wakeup] = []
+
+    def make_wakeup() -> Wakeup:
+        wakeups.append(Wakeup())
+        return wakeups[0]
+
+    monkeypatch.setattr(wiring, "Surroundings", lambda: Surroundings(make_wakeup=make_wakeup))
+    interceptor, reporter = Part(), Part()
+    with pytest.raises((type(error), ConfigError)):
+        KafkaProducer({**PROPS, "interceptor.classes": [interceptor], "metric.reporters": [reporter, Part(error)]})
+    assert interceptor.is_closed
+    assert reporter.is_closed
+    assert wakeups[0].receiver.fileno() == -1, "its descriptors are closed"
 
 
 def test_a_refused_twin_is_said_once_with_its_reason(monkeypatch, caplog):
