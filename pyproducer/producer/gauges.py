@@ -57,7 +57,7 @@ def register_gauges(runtime: ProducerRuntime, login: Login | None) -> None:
     gauge("record-unretrieved-error-total", "records that failed and whose future nobody looked at; ours",
           lambda: tally.unretrieved_count, Kind.TOTAL)
     gauge("buffer-total-bytes", "buffer.memory", lambda: pool.total_bytes)
-    gauge("buffer-available-bytes", "bytes of it that are not given out", lambda: pool.available_bytes)
+    gauge("buffer-available-bytes", "bytes of buffer.memory that are not given out", lambda: pool.available_bytes)
     gauge("buffer-exhausted-total", "records that failed because no memory came within max.block.ms",
           lambda: registry.errors.get("BufferExhaustedError", 0), Kind.TOTAL)
     gauge("waiting-threads", "callers who wait for memory",

@@ -27,10 +27,13 @@ def test_names_when_nothing_happened_then_all_are_there_and_0() -> None:
 
 
 @pytest.mark.parametrize("definitions", [OF_PRODUCER, OF_NODE, OF_TOPIC])
-def test_catalog_when_read_then_names_are_unique_and_totals_end_so(definitions: tuple) -> None:
+def test_catalog_when_read_then_names_are_unique_and_all_but_totals_are_of_the_last_windows(
+        definitions: tuple) -> None:
+    """What scrapes a producer gets totals and histograms, and makes its own rates and means of them."""
     names = [definition.name for definition in definitions]
     assert len(set(names)) == len(names)
-    assert all((definition.kind is Kind.TOTAL) == definition.name.endswith("-total") for definition in definitions)
+    assert {definition.name: definition.kind for definition in definitions} == {
+        name: Kind.TOTAL if name.endswith("-total") else Kind.WINDOW for name in names}
 
 
 def test_rate_when_windows_pass_then_it_is_of_the_last_two() -> None:

@@ -1,0 +1,38 @@
+"""What is looked up when somebody asks, and under which words doors offer it."""
+
+from __future__ import annotations
+
+import re
+
+from pyproducer import KafkaProducer
+from pyproducer.producer.gauges import LOOKED_UP
+from tests.unit.producer.facade import Facades
+
+
+def beginning(text: str) -> str:
+    """Say what a number is, without its unit, its exceptions, and whose it is."""
+    return re.split("[,:;]", text)[0]
+
+
+def test_instruments_that_are_named_beforehand_when_compared_with_a_producers_numbers_then_they_mean_the_same(
+        facades: Facades) -> None:
+    facade = facades(**{"linger.ms": 0})
+    facade.know()
+    facade.broker.holds = True
+    facade.producer.send("t", b"v", partition=0)
+    facade.broker.await_requests(1)
+    registry = facade.producer._runtime.registry
+    for counts in (registry.errors, registry.retries):
+        counts["NOT_ENOUGH_REPLICAS"] = 1
+    offered = {(metric.group, metric.name): (metric.kind, beginning(metric.text)) for metric in registry.collect(0)}
+    named = {(group, name): (kind, beginning(text)) for group, name, kind, text in LOOKED_UP}
+    assert len(named) == len(LOOKED_UP)
+    assert named == {key: offered.get(key) for key in named}
+
+
+def test_certificates_when_brokers_end_at_different_times_then_the_first_is_told() -> None:
+    with KafkaProducer({"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SSL"}) as producer:
+        assert "broker-certificate-expiry-time-ms" not in producer.metrics()
+        for node_id, ends_s in ((1, 300), (2, 200), (3, 0), (4, 400)):  # the third has shown none
+            producer._runtime.registry.node(node_id).certificate_ends_s = ends_s
+        assert producer.metrics()["broker-certificate-expiry-time-ms"] == 200_000
