@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import enum
 import inspect
 import subprocess
 import sys
@@ -67,6 +68,14 @@ def test_members_show_the_public_name():
         member = getattr(pyproducer, name)
         if isinstance(member, type) and member.__module__ != "pyproducer.hotpath._native":
             assert member.__module__ == "pyproducer", name
+
+
+def test_members_of_enumerations_are_written_as_they_are_named() -> None:
+    """What an application wrote down of one, by its value or by pickle, finds the same one again."""
+    found = [member for name in pyproducer.__all__ if isinstance(kind := getattr(pyproducer, name), enum.EnumMeta)
+             for member in kind if isinstance(member.value, str)]
+    assert {member.value: member.name for member in found} == {member.name.lower(): member.name for member in found}
+    assert pyproducer.TransactionOutcome("committed") is pyproducer.TransactionOutcome.COMMITTED
 
 
 def test_import_when_nothing_is_used_yet_then_costly_modules_are_not_loaded():

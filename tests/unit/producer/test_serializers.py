@@ -104,10 +104,24 @@ def test_serializer_when_named_then_found(name: object, expected: type) -> None:
     assert type(resolve_serializer(name)) is expected
 
 
-def test_every_java_name_when_resolved_then_callable() -> None:
+@pytest.mark.parametrize("serializer", ALL)
+def test_serializer_when_named_as_its_class_or_as_its_type_then_found(serializer: type) -> None:
+    title = serializer.__name__
+    assert type(resolve_serializer(title.removesuffix("Serializer").lower())) is serializer
+    if serializer is not JsonSerializer:  # which is none of Kafka's own
+        assert type(resolve_serializer(title)) is serializer
+        assert type(resolve_serializer(f"org.apache.kafka.common.serialization.{title}")) is serializer
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("int", IntegerSerializer), ("ByteArraySerializer", BytesSerializer), ("ByteBufferSerializer", BytesSerializer)])
+def test_serializer_when_its_class_here_has_another_name_then_found(name: str, expected: type) -> None:
+    assert type(resolve_serializer(name)) is expected
+
+
+def test_names_when_listed_then_each_is_of_one_of_the_serializers() -> None:
     for table in (serializers._SHORT_NAMES, serializers._JAVA_NAMES):
-        for name, serializer in table.items():
-            assert type(resolve_serializer(name)) is serializer
+        assert set(table.values()) <= set(ALL)
 
 
 def test_nothing_when_given_then_bytes_pass_through() -> None:

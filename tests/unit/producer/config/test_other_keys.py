@@ -174,6 +174,36 @@ def test_answers_when_listed_then_each_is_a_sentence_and_belongs_to_no_setting()
     assert all(text.endswith((".", ";")) or ");" in text for text in ANSWERS.values())
 
 
+# What Kafka's documentation lists of consumers and admin clients that a producer does not have, up to 4.1.
+CONSUMERS = """
+    allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter auto.offset.reset bootstrap.controllers
+    check.crcs default.api.timeout.ms enable.auto.commit exclude.internal.topics fetch.max.bytes fetch.max.wait.ms
+    fetch.min.bytes group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms
+    isolation.level key.deserializer max.partition.fetch.bytes max.poll.interval.ms max.poll.records
+    partition.assignment.strategy session.timeout.ms share.acknowledgement.mode value.deserializer
+"""
+
+# What Confluent's documentation lists of its serializers.
+SERIALIZERS = """
+    auto.register.schemas avro.reflection.allow.null avro.remove.java.properties avro.use.logical.type.converters
+    basic.auth.credentials.source basic.auth.user.info bearer.auth.credentials.source bearer.auth.token
+    id.compatibility.strict json.fail.invalid.schema json.fail.unknown.properties json.oneof.for.nullables
+    json.schema.spec.version key.subject.name.strategy latest.cache.size latest.cache.ttl.sec
+    latest.compatibility.strict max.schemas.per.subject normalize.schemas rule.executors
+    schema.reflection schema.registry.basic.auth.user.info schema.registry.ssl.truststore.location schema.registry.url
+    specific.avro.reader use.latest.version use.latest.with.metadata use.schema.id value.subject.name.strategy
+"""
+
+
+@pytest.mark.parametrize("names", [CONSUMERS, SERIALIZERS])
+def test_properties_of_others_when_a_producer_gets_them_too_then_it_is_made_and_names_each(
+        names: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Applications give one file to all of their clients."""
+    ProducerConfig({**SERVERS, **dict.fromkeys(names.split(), "1")})
+    assert [record.getMessage() for record in caplog.records] == [
+        f"These settings have no effect on a producer in Python: {', '.join(sorted(names.split()))}"]
+
+
 # Every property of librdkafka 2.x that is not of consumers alone.
 LIBRDKAFKA = """
     acks allow.auto.create.topics api.version.fallback.ms api.version.request api.version.request.timeout.ms
