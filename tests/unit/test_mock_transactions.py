@@ -118,6 +118,18 @@ def test_offsets_when_they_are_sent_then_the_commit_brings_them_into_the_history
         assert mock.consumer_group_offsets_history() == []
 
 
+def test_clear_when_a_transaction_is_open_then_what_was_sent_in_it_is_forgotten_too() -> None:
+    with ready() as mock:
+        mock.begin_transaction()
+        mock.send("orders", b"1")
+        mock.send_offsets_to_transaction({TopicPartition("in", 0): 4}, "readers")
+        mock.clear()
+        assert (mock.uncommitted_records(), mock.uncommitted_offsets()) == ([], {})
+        mock.send("orders", b"2")
+        mock.commit_transaction()
+        assert (values(mock), mock.consumer_group_offsets_history()) == ([b"2"], [])
+
+
 def test_prepared_transaction_when_it_is_taken_then_it_says_where_its_records_are() -> None:
     with ready() as mock:
         mock.begin_transaction()

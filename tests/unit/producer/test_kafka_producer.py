@@ -24,6 +24,7 @@ from pyproducer import (
 )
 from pyproducer.accumulator.life import Life
 from pyproducer.common.waiting import Waiters
+from pyproducer.observe import otlp
 from pyproducer.producer import process_life
 from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
@@ -45,6 +46,17 @@ def in_manual_time(facades: Facades, **props: Any) -> tuple[Facade, CallerWaits]
     clock = ManualClock()
     facade = holding(facades, clock, **props)
     return facade, CallerWaits(clock, facade.broker.wakeup)
+
+
+@pytest.mark.parametrize(("timeout_s", "waited_ms"), [(None, 700), (0.3, 300), (0, 0)])
+def test_client_instance_id_when_no_broker_gives_one_then_it_waits_max_block_ms_or_what_is_given(
+        facades: Facades, monkeypatch: pytest.MonkeyPatch, timeout_s: float | None, waited_ms: int) -> None:
+    monkeypatch.setattr(otlp, "is_available", lambda: True)  # no broker asks for what its messages are for
+    facade, waits = in_manual_time(facades, **{"max.block.ms": 700})
+    waits.at(10_000, partial(pytest.fail, "it waits on"))
+    with waits, pytest.raises(KafkaTimeoutError, match="No broker gave this producer an id") as caught:
+        facade.producer.client_instance_id(timeout_s)
+    assert (caught.value.phase, facade.clock.now_ms()) == ("request", waited_ms)
 
 
 # flush ---------------------------------------------------------------------------------------------------------------

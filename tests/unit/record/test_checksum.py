@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from pathlib import Path
 
 import crc32c as witness
 import pytest
@@ -50,4 +51,19 @@ def test_package_when_the_first_is_absent_then_the_next_computes(monkeypatch: py
     assert (name, compute(b"123456789")) == ("crc32c", 0xE3069283)
     monkeypatch.setitem(sys.modules, "crc32c", None)
     with pytest.raises(ImportError, match="pip install fastcrc"):
+        checksum._choose()
+
+
+def test_package_when_the_first_is_there_and_cannot_be_loaded_then_the_next_computes(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As where its wheel is of another platform: a shared object that does not fit is no module that is absent."""
+    (tmp_path / "fastcrc.py").write_text("raise ImportError('undefined symbol: PyFoo')", "ascii")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "fastcrc"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "google_crc32c", None)
+    name, compute = checksum._choose()
+    assert (name, compute(b"123456789")) == ("crc32c", 0xE3069283)
+    monkeypatch.setitem(sys.modules, "crc32c", None)
+    with pytest.raises(ImportError, match=r"pip install fastcrc \(undefined symbol: PyFoo; "):
         checksum._choose()

@@ -14,7 +14,8 @@ from pyproducer.spark import rows as rows_module
 from pyproducer.spark.columns import ColumnContract
 from pyproducer.spark.errors import ColumnError, RowsFailedError
 from pyproducer.spark.rows import field_names, send_rows
-from tests.unit.spark.doubles import FakeProducer, FakeRow
+from pyproducer.spark.window import Window
+from tests.unit.spark.doubles import FakeAnswer, FakeProducer, FakeRow
 
 ALL_COLUMNS = ["key", "value", "topic", "partition", "headers"]
 
@@ -104,6 +105,32 @@ def test_send_rows_when_a_row_does_not_fit_stops_flushes_and_says_sparks_sentenc
     assert isinstance(caught.value.__cause__, ColumnError)
     assert [record.value for record in producer.records] == [b"a"]
     assert producer.flush_count == 1
+
+
+@pytest.mark.parametrize(("limit_bytes", "asked_for"), [(64 * 1024, [b"0", b"1"]), (1 << 30, [])])
+def test_send_rows_when_a_window_is_given_waits_as_soon_as_that_is_full(limit_bytes: int,
+                                                                        asked_for: list[bytes]) -> None:
+    """It is what the tasks before have learned of these brokers."""
+    waited: list[bytes] = []
+
+    class SlowAnswer(FakeAnswer):
+        def __init__(self, number: bytes) -> None:
+            self._number = number
+
+        def done(self) -> bool:
+            return self._number in waited
+
+        def exception(self) -> None:
+            waited.append(self._number)
+
+    class SlowProducer(FakeProducer):
+        def send(self, topic: str, value: Any = None, **columns: Any) -> FakeAnswer:
+            super().send(topic, value, **columns)
+            return SlowAnswer(value[:1])
+
+    data = [FakeRow(value=str(number) + 40_000 * "x") for number in range(3)]
+    assert send_rows(data, SlowProducer(), CONTRACT, Window(120_000, limit_bytes, 1)).row_count == 3
+    assert waited == asked_for
 
 
 def test_send_rows_when_an_answer_never_comes_raises() -> None:
