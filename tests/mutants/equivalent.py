@@ -138,6 +138,10 @@ EQUIVALENT: tuple[Equivalent, ...] = (
                "self.preparing.pop(node_id, None)",
                "self.preparing.pop(None, node_id)",
                "nobody becomes ready who has not asked for versions, and that took it out"),
+    Equivalent("record/record_reader.py", "read_headers",
+               "if raw > 0x7F:",
+               "if raw > 126:",
+               "127 is one byte, and _read_unsigned gives back the same number and the place behind it"),
 )
 
 
