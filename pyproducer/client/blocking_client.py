@@ -398,16 +398,23 @@ class BlockingClient:
         try:
             return [self._read_answer(connection_id, where, api_key, version, correlation_id, received_before)
                     for correlation_id in correlation_ids]
-        except RemoteProtocolError:
-            self._selector.close(connection_id)  # whatever comes on it now may be the answer to something else
+        except RemoteProtocolError as error:
+            self._close(connection_id, error)  # whatever comes on it now may be the answer to something else
             raise
 
     def _await_answer(self, connection_id: str, where: str, api_key: ApiKeys, version: int,
                       is_done: Callable[[], bool]) -> None:
         if not self._wait(connection_id, is_done):
-            self._selector.close(connection_id)
-            raise KafkaTimeoutError(f"{where} did not answer {api_key.name} v{version} within {self._timeout_s} s",
-                                    phase="request", outcome="unknown")
+            error = KafkaTimeoutError(f"{where} did not answer {api_key.name} v{version} within {self._timeout_s} s",
+                                      phase="request", outcome="unknown")
+            self._close(connection_id, error)
+            raise error
+
+    def _close(self, connection_id: str, why: Exception) -> None:
+        """End a connection; who goes on to ask on it is told why."""
+        self._selector.close(connection_id)
+        self._ended[connection_id] = ChannelState(ChannelPhase.LOCAL_CLOSE, DisconnectedError(
+            f"The connection was given up: {why}"))
 
     def _read_answer(self, connection_id: str, where: str, api_key: ApiKeys, version: int, correlation_id: int,
                      received_before: int) -> Struct:
@@ -415,7 +422,9 @@ class BlockingClient:
         self._await_answer(connection_id, where, api_key, version, lambda: bool(received))
         receive = received.popleft() if received else None
         if receive is None:
-            cause = self._ended[connection_id].error
+            phase, cause, _ = self._ended[connection_id]
+            if phase is ChannelPhase.LOCAL_CLOSE and cause is not None:
+                raise cause
             if isinstance(cause, AuthenticationError):  # TLS 1.3: it comes after our half of the handshake
                 raise authentication_failure(where, cause, refused=True).error
             if api_key is ApiKeys.API_VERSIONS:

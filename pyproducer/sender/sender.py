@@ -119,7 +119,7 @@ class Sender:
         stuck_log = self._stuck_log
         if stuck_log is not None and (self._accumulator.busy or stuck_log.is_busy):
             timeout_ms = min(timeout_ms, stuck_log.step(now_ms))
-        if (self._accumulator.busy or queues or self._metadata.refusals or self._partition_load is not None
+        if (self._accumulator.busy or self._metadata.refusals or self._partition_load is not None
                 or self._steps is not None):
             timeout_ms = min(timeout_ms, self._send_producer_data(now_ms))
         if self._accumulator.is_closed and not self._accumulator.has_incomplete():

@@ -164,6 +164,8 @@ class BrokerFaults(Interference):
 
     def on_api_versions(self, node_id: int, now_ms: int) -> ApiVersionsVerdict | None:
         faults, chance = self._faults, self._chance
+        if faults.version_errors:
+            return ApiVersionsVerdict(error_code=faults.version_errors.popleft())
         own = self._parameters.node_versions
         versions = None
         if node_id in own and node_id not in faults.upgraded:

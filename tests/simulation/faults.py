@@ -126,6 +126,7 @@ class Faults:
         refusals, place_refusals: What coordinators answer to the next requests of an API by the script, to all of it or
             to one of its partitions; 0: what is true.
         metadata_errors: What brokers answer to the next requests for metadata by the script, with nonsense beside it.
+        version_errors: What brokers answer to the next requests for their versions by the script.
         lookups: How long the next lookups take by the script, in ms, and whether a name is found.
         lost_connects: How many of the next connections come to nothing by the script, without a word.
         garbled: Of which APIs the next answer makes no sense, by the script.
@@ -165,6 +166,7 @@ class Faults:
         self.refusals: dict[int, deque[int]] = {}
         self.place_refusals: dict[int, deque[int]] = {}
         self.metadata_errors: deque[int] = deque()
+        self.version_errors: deque[int] = deque()
         self.lookups: deque[tuple[int, bool]] = deque()
         self.lost_connects = 0
         self.garbled: set[int] = set()

@@ -2,8 +2,8 @@
 
     nonsense    an answer to Metadata is an error, and beside it stands what is not so: nothing of that is believed
     old hint    a node says that another one leads, of an epoch that is not newer: nobody asks that one
-    names       names are not found, then slowly, and a connection comes to nothing: it has its whole time, and all of
-                that is counted
+    names       names are not found, then slowly, a connection comes to nothing, and the next one's ApiVersions is
+                refused: each has its whole time, is counted, and is told as it was
 
 Source:  ours; KIP-951, KIP-1102.
 """
@@ -121,6 +121,7 @@ class Finale:
         before = failed()
         faults.lookups.extend((_NOT_FOUND, _NOT_FOUND, _SLOWLY))
         faults.lost_connects = 1
+        faults.version_errors.append(_UNKNOWN_SERVER_ERROR)
         for node_id in self._cluster.nodes:
             faults.network.cut_all_of(node_id)
         self._send(producer)
@@ -128,6 +129,7 @@ class Finale:
         unfound = 2 - sum(not is_found for _, is_found in faults.lookups)
         lost = 1 - faults.lost_connects
         faults.lookups.clear()
+        faults.version_errors.clear()
         faults.lost_connects = 0
         self._checks["names"] += unfound
         if failed() - before < unfound:

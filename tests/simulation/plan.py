@@ -153,7 +153,7 @@ def draw(plan: Plan) -> Parameters:
         "linger.ms": linger_ms,
         "request.timeout.ms": request_ms,
         "delivery.timeout.ms": delivery_ms,
-        "batch.size": choice((150, 400, 1000, 16_384)),
+        "batch.size": choice((150, 401, 1001, 16_384)),
         "buffer.memory": choice((16_000, 60_000, 33_554_432, 33_554_432)),
         "max.in.flight.requests.per.connection": choice((1, 2, 5, 5)),
         "enable.idempotence": is_idempotent,

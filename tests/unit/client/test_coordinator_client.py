@@ -1,0 +1,101 @@
+"""Whoever asks coordinators and waits: what makes no sense costs its connection, and is asked for once more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from pyproducer.client.blocking_client import BlockingClient
+from pyproducer.client.coordinator_client import CoordinatorClient
+from pyproducer.common.clock import SystemClock
+from pyproducer.common.errors import (
+    CorrelationIdMismatchError,
+    DisconnectedError,
+    KafkaTimeoutError,
+    RemoteProtocolError,
+)
+from pyproducer.network.channel_builder import PlaintextChannelBuilder
+from pyproducer.protocol.apis import ApiKeys
+from tests.support.patience import GIVE_UP_S
+from tests.unit.client.mock_selector import Request, encode
+from tests.unit.client.scripted_cluster import ScriptedCluster
+from tests.unit.client.tiny_server import TinyServer
+
+CLOCK = SystemClock()
+ID = "till-7"
+
+
+class OneNode:
+    """A broker that is the coordinator; what it answers first to FindCoordinator makes no sense."""
+
+    def __init__(self, nonsense: str) -> None:
+        self.asked: list[ApiKeys] = []
+        self.port = 0
+        self._nonsense = nonsense
+        self._cluster = ScriptedCluster(1)
+        self._cluster.versions[ApiKeys.DESCRIBE_TRANSACTIONS] = (0, 0)
+
+    def __call__(self, request: Request) -> Mapping[str, Any] | bytes | Exception | None:
+        if request.api_key is ApiKeys.API_VERSIONS:
+            return self._cluster(request)
+        self.asked.append(request.api_key)
+        if request.api_key is ApiKeys.DESCRIBE_TRANSACTIONS:
+            return {"throttle_time_ms": 0, "transaction_states": [{
+                "error_code": 0, "transactional_id": ID, "transaction_state": "Ongoing", "topics": [],
+                "transaction_timeout_ms": 60_000, "transaction_start_time_ms": 5, "producer_id": 1000,
+                "producer_epoch": 3}]}
+        body = {"throttle_time_ms": 0, "coordinators": [{"key": ID, "node_id": 1, "host": "127.0.0.1",
+                                                         "port": self.port, "error_code": 0, "error_message": None}]}
+        if len(self.asked) > 1:
+            return body
+        if self._nonsense == "another's":
+            request = request._replace(correlation_id=request.correlation_id + 1)
+        answer = encode(request, body)
+        return answer[:-1] if self._nonsense == "cut short" else answer
+
+
+def blocking_client() -> BlockingClient:
+    return BlockingClient(PlaintextChannelBuilder(), client_id="test", timeout_s=GIVE_UP_S, send_buffer_bytes=-1,
+                          receive_buffer_bytes=-1, clock=CLOCK)
+
+
+@pytest.mark.parametrize("nonsense", ["another's", "cut short"])
+def test_describe_when_an_answer_makes_no_sense_then_another_connection_is_asked(nonsense: str) -> None:
+    node = OneNode(nonsense)
+    with TinyServer(node) as server, blocking_client() as client:
+        node.port = server.port
+        coordinators = CoordinatorClient(client, [("127.0.0.1", server.port)], timeout_s=GIVE_UP_S, clock=CLOCK)
+        described = coordinators.describe_transactions([ID])
+    assert [(each.transactional_id, each.state, each.producer_id, each.epoch) for each in described] == [
+        (ID, "Ongoing", 1000, 3)]
+    assert node.asked == [ApiKeys.FIND_COORDINATOR] * 2 + [ApiKeys.DESCRIBE_TRANSACTIONS]
+
+
+@pytest.mark.parametrize(("nonsense", "error"), [("another's", CorrelationIdMismatchError),
+                                                 ("cut short", RemoteProtocolError)])
+def test_ask_when_the_answer_makes_no_sense_then_its_connection_is_of_no_use_any_more(
+        nonsense: str, error: type[Exception]) -> None:
+    node = OneNode(nonsense)
+    with TinyServer(node) as server, blocking_client() as client:
+        connection = client.connect("127.0.0.1", server.port)
+        body = {"key_type": 1, "coordinator_keys": [ID]}
+        with pytest.raises(error):
+            client.ask(connection, ApiKeys.FIND_COORDINATOR, lambda _version: body)
+        with pytest.raises(DisconnectedError, match="was given up: "):
+            client.ask(connection, ApiKeys.FIND_COORDINATOR, lambda _version: body)
+    assert len(node.asked) == 1
+
+
+def test_ask_when_the_one_before_was_not_answered_in_time_then_its_connection_is_of_no_use_any_more() -> None:
+    cluster = ScriptedCluster(1)
+    with TinyServer(cluster) as server, BlockingClient(
+            PlaintextChannelBuilder(), client_id="test", timeout_s=0.2, send_buffer_bytes=-1, receive_buffer_bytes=-1,
+            clock=CLOCK) as client:
+        connection = client.connect("127.0.0.1", server.port)
+        cluster.answers_metadata = False
+        with pytest.raises(KafkaTimeoutError, match="did not answer METADATA"):
+            client.ask(connection, ApiKeys.METADATA, lambda _version: {"topics": []})
+        with pytest.raises(DisconnectedError, match=r"was given up: .* did not answer METADATA"):
+            client.ask(connection, ApiKeys.METADATA, lambda _version: {"topics": []})
