@@ -62,15 +62,15 @@ class FinaleOfTransactions:
 
     def play(self) -> None:
         """Play them; one ends early where time is too short for it."""
-        for number, play in enumerate((self._offsets_in_part, self._refused_in_part, self._given_up,
-                                       self._prepared_stays, self._another_id, self._left_open, self._not_allowed)):
-            before = len(self._caller.complaints)
+        for play in (self._offsets_in_part, self._refused_in_part, self._given_up, self._prepared_stays,
+                     self._another_id, self._left_open, self._not_allowed):
+            name, before = play.__name__[1:].replace("_", " "), len(self._caller.complaints)
             try:
                 if play() is False:
                     continue
             except KafkaError as error:
-                self._caller.complaints.append(f"{play.__name__[1:]}: {error!r}")
-            self._caller.judged[f"finale {number}"] += 1
+                self._caller.complaints.append(f"{name}: {error!r}")
+            self._caller.judged[f"finale {name}"] += 1
             if len(self._caller.complaints) > before:
                 return
 

@@ -23,9 +23,8 @@ from pyproducer.sender.requests.own_request import CoordinatorKey, OwnRequest, R
 from pyproducer.transaction.transaction_manager import TransactionManager
 from pyproducer.transaction.transactions import OpenTransaction, Transactions
 
-# What says nothing of the partition that it is said of.
-_FOR_ALL = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE,
-                      ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED})
+# What ends the producer where its coordinator says so, beside transaction_errors.FATAL_CODES: of a record it does not.
+_FATAL_HERE = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 
 
 class AddPartitions:
@@ -94,7 +93,7 @@ class AddPartitionsToTxn(OwnRequest):
             if reaction is not None:
                 self._transaction.is_known_there |= error.code != ErrorCode.CONCURRENT_TRANSACTIONS  # perhaps
                 return reaction
-            if error.code in _FOR_ALL:
+            if error.code in _FATAL_HERE:
                 self._transactions.on_fatal_error(error)
                 return Reaction.DONE
         if failures:
