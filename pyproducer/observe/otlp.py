@@ -31,6 +31,11 @@ def is_available() -> bool:
         return False
 
 
+def load() -> None:
+    """Load the messages; they take some 15 ms, and no other thread than the caller's is to load them."""
+    from opentelemetry.proto.metrics.v1 import metrics_pb2  # noqa: F401 - kept by Python
+
+
 Totals = dict[tuple[str, str, tuple[tuple[str, str], ...]], tuple[float, int]]
 """By group, name and tags of a total: what it was, and when, ns since 1970."""
 

@@ -321,6 +321,9 @@ def _telemetry(config: ProducerConfig, wire: Wire, registry: Registry, clock: Cl
             log.warning("enable.metrics.push has no effect: opentelemetry-proto is not installed: "
                         "pip install 'pyproducer[telemetry]'")
         return None
+    otlp.load()
+    for api in (ApiKeys.GET_TELEMETRY_SUBSCRIPTIONS, ApiKeys.PUSH_TELEMETRY):
+        api.row.load()
     return Telemetry(wire=wire, registry=registry, clock=clock, request_timeout_ms=config.request_timeout_ms,
                      uniform=surroundings.random.uniform)
 

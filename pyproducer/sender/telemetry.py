@@ -11,6 +11,7 @@ Source:  KIP-714; Java ClientTelemetryReporter (4.1).
 
 from __future__ import annotations
 
+import contextlib
 import random
 import uuid
 from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.observe.otlp import OtlpWriter, Told, Totals
 from pyproducer.observe.registry import Registry
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.record.compression import compressor_for
+from pyproducer.record.compression import Compressor, compressor_for
 
 if TYPE_CHECKING:
     from pyproducer.client.wire import KafkaClient, Wire
@@ -83,6 +84,7 @@ class Telemetry:
         self._subscription: Subscription | None = None
         self._asked_by: KafkaClient | None = None  # the client that has a request on its way
         self._says_goodbye = False
+        self._compressors = _compressors()
         self._told = Told(1_000_000 * clock.timestamp_ms())  # by all subscriptions together
 
     def step(self, now_ms: int) -> int:
@@ -144,7 +146,7 @@ class Telemetry:
         if subscription.wants_any:
             try:
                 payload, telling = subscription.writer.write(self._registry.collect(now_ms), now_ns)
-                payload, compression = _compressed(payload, subscription.compressions)
+                payload, compression = self._compressed(payload, subscription.compressions)
             except Exception:  # a protobuf of another version, for one: records are not to stand still for metrics
                 log.exception("Metrics for brokers cannot be written: no more are sent")
                 self._subscription, self.due_ms = None, NEVER_MS
@@ -158,6 +160,14 @@ class Telemetry:
         self._send(client, node_id, ApiKeys.PUSH_TELEMETRY, body, now_ms)
         if telling is not None:
             self._told.tell(telling, now_ns)  # last: who is interrupted before has told nothing
+
+    def _compressed(self, payload: bytes, accepted: tuple[int, ...]) -> tuple[bytes, int]:
+        """Return bytes in the first codec that the broker takes and that is here, and its number."""
+        for number in accepted:
+            compressor = self._compressors.get(number)
+            if compressor is not None:
+                return compressor.compress(payload), number
+        return payload, 0
 
     def _send(self, client: KafkaClient, node_id: int, api_key: ApiKeys, body: Mapping[str, Any],
               now_ms: int) -> None:
@@ -208,13 +218,12 @@ class Telemetry:
         log.debug("Metrics for brokers are tried again in %d ms: %s", interval_ms, why)
 
 
-def _compressed(payload: bytes, accepted: tuple[int, ...]) -> tuple[bytes, int]:
-    """Return bytes in the first codec that the broker takes and that is here, and its number."""
-    for number in accepted:
-        if number not in _NAMES:
-            continue
-        try:
-            return compressor_for(_NAMES[number], None).compress(payload), number
-        except ConfigError:  # its package is not here
-            continue
-    return payload, 0
+def _compressors() -> dict[int, Compressor]:
+    """Return the codecs that are here, by number; their packages are loaded then, by the caller's thread."""
+    found: dict[int, Compressor] = {}
+    for number, name in _NAMES.items():
+        with contextlib.suppress(ConfigError):  # its package is not here
+            compressor = compressor_for(name, None)
+            compressor.compress(b"")
+            found[number] = compressor
+    return found

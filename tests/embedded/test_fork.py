@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pyproducer.broker import EmbeddedBroker
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.testing import read_topic
 from tests.support.certificates import Certificates
 from tests.support.forking import SCENARIOS
@@ -80,11 +81,13 @@ with KafkaProducer(settings) as producer:
         producer.begin_transaction()
         producer.send(sys.argv[2], b"value")
         producer.abort_transaction()
+    if sys.argv[3] == "telemetry":
+        producer.client_instance_id(600)  # and its close() pushes
 print(*loaded)
 """
 
 
-@pytest.mark.parametrize("listener", ["PLAINTEXT", "SASL_SSL", "transactional"])
+@pytest.mark.parametrize("listener", ["PLAINTEXT", "SASL_SSL", "transactional", "telemetry"])
 def test_sender_when_it_works_then_its_thread_loads_no_module(certificates: Certificates, listener: str) -> None:
     """A fork in the middle of an import leaves a child in which the module is half there and its lock is held for ever.
 
@@ -93,16 +96,18 @@ def test_sender_when_it_works_then_its_thread_loads_no_module(certificates: Cert
     modules = "org.apache.kafka.common.security"
     config = {"listeners": "PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0", "sasl.enabled.mechanisms": "SCRAM-SHA-256",
               "ssl.keystore.location": str(certificates.server.keystore)}
-    transactional, listener = listener == "transactional", "SASL_SSL" if listener == "SASL_SSL" else "PLAINTEXT"
-    settings = ({"transactional.id": "t"} if transactional else {}) if listener == "PLAINTEXT" else {
+    kind, listener = listener, "SASL_SSL" if listener == "SASL_SSL" else "PLAINTEXT"
+    settings = ({"transactional.id": "t"} if kind == "transactional" else {}) if listener == "PLAINTEXT" else {
         "security.protocol": listener, "sasl.mechanism": "SCRAM-SHA-256", "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(certificates.ca),
         "sasl.jaas.config": f'{modules}.scram.ScramLoginModule required username="alice" password="secret";'}
     with EmbeddedBroker(topics={TOPIC: 1}, config=config) as broker:
         broker.add_scram_user("alice", "secret")
+        if kind == "telemetry":
+            broker.set_api_versions({ApiKeys.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0), ApiKeys.PUSH_TELEMETRY: (0, 0)})
         # Port 1 refuses: why that is so is told in words, which is work for the same thread.
         settings["bootstrap.servers"] = f"127.0.0.1:1,{broker.bootstrap_servers_of(listener)}"
-        done = subprocess.run([sys.executable, "-c", LOADED_BESIDE, json.dumps(settings), TOPIC], cwd=ROOT,
+        done = subprocess.run([sys.executable, "-c", LOADED_BESIDE, json.dumps(settings), TOPIC, kind], cwd=ROOT,
                               capture_output=True, text=True, check=False, timeout=PROGRAM_S)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.split() == []

@@ -33,15 +33,21 @@ NEWER_KEYS = frozenset({"bootstrap.resolve.timeout.ms", "buffer.memory.allocatio
 
 SERIALIZER_KEYS = frozenset({
     "auto.register.schemas", "avro.reflection.allow.null", "avro.remove.java.properties",
-    "avro.use.logical.type.converters", "id.compatibility.strict", "json.fail.invalid.schema",
-    "json.fail.unknown.properties", "json.oneof.for.nullables", "json.schema.spec.version",
-    "key.subject.name.strategy", "latest.cache.size", "latest.cache.ttl.sec", "latest.compatibility.strict",
-    "max.schemas.per.subject", "normalize.schemas", "rule.executors", "schema.reflection", "specific.avro.reader",
-    "use.latest.version", "use.latest.with.metadata", "use.schema.id", "value.subject.name.strategy",
+    "avro.use.logical.type.converters", "context.name.strategy", "http.connect.timeout.ms", "http.read.timeout.ms",
+    "id.compatibility.strict", "json.default.property.inclusion", "json.fail.invalid.schema",
+    "json.fail.unknown.properties", "json.indent.output", "json.oneof.for.nullables", "json.schema.spec.version",
+    "json.write.dates.iso8601", "key.schema.id.deserializer", "key.schema.id.serializer", "key.subject.name.strategy",
+    "latest.cache.size", "latest.cache.ttl.sec", "latest.compatibility.strict", "max.retries",
+    "max.schemas.per.subject", "normalize.schemas", "propagate.schema.tags", "proxy.host", "proxy.port",
+    "reference.lookup.only", "reference.subject.name.strategy", "retries.max.wait.ms", "retries.wait.ms",
+    "rule.actions", "rule.executors", "rule.service.loader.enable", "schema.format", "schema.reflection",
+    "skip.known.types", "specific.avro.reader", "use.latest.version", "use.latest.with.metadata", "use.schema.id",
+    "value.schema.id.deserializer", "value.schema.id.serializer", "value.subject.name.strategy",
 })
 """Keys of Confluent's serializers that begin with no word of their own."""
 
-FOREIGN_PREFIXES = ("schema.registry.", "basic.auth.", "bearer.auth.", "apicurio.registry.",
+FOREIGN_PREFIXES = ("schema.registry.", "basic.auth.", "bearer.auth.", "request.header.", "rule.executors.",
+                    "rule.actions.", "apicurio.registry.",
                     "confluent.metrics.reporter.", "confluent.monitoring.interceptor.")
 """Families of schema registries' clients and of Confluent's interceptors."""
 

@@ -187,11 +187,17 @@ CONSUMERS = """
 SERIALIZERS = """
     auto.register.schemas avro.reflection.allow.null avro.remove.java.properties avro.use.logical.type.converters
     basic.auth.credentials.source basic.auth.user.info bearer.auth.credentials.source bearer.auth.token
-    id.compatibility.strict json.fail.invalid.schema json.fail.unknown.properties json.oneof.for.nullables
-    json.schema.spec.version key.subject.name.strategy latest.cache.size latest.cache.ttl.sec
-    latest.compatibility.strict max.schemas.per.subject normalize.schemas rule.executors
-    schema.reflection schema.registry.basic.auth.user.info schema.registry.ssl.truststore.location schema.registry.url
-    specific.avro.reader use.latest.version use.latest.with.metadata use.schema.id value.subject.name.strategy
+    context.name.strategy http.connect.timeout.ms http.read.timeout.ms id.compatibility.strict
+    json.default.property.inclusion json.fail.invalid.schema json.fail.unknown.properties json.indent.output
+    json.oneof.for.nullables json.schema.spec.version json.write.dates.iso8601 key.schema.id.deserializer
+    key.schema.id.serializer key.subject.name.strategy latest.cache.size latest.cache.ttl.sec
+    latest.compatibility.strict max.retries max.schemas.per.subject normalize.schemas propagate.schema.tags proxy.host
+    proxy.port reference.lookup.only reference.subject.name.strategy request.header.Authorization retries.max.wait.ms
+    retries.wait.ms rule.actions rule.executors rule.executors._default_.param.secret.access.key
+    rule.service.loader.enable schema.format schema.reflection schema.registry.basic.auth.user.info
+    schema.registry.ssl.truststore.location schema.registry.url skip.known.types specific.avro.reader
+    use.latest.version use.latest.with.metadata use.schema.id value.schema.id.deserializer value.schema.id.serializer
+    value.subject.name.strategy
 """
 
 
