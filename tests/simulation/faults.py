@@ -248,6 +248,7 @@ class Faults:
     def on_connect(self, address_number: int) -> Fate:
         if self.lost_connects:
             self.lost_connects -= 1
+            self.fired["lose_connect"] += 1
             return Fate.LOST
         if address_number in self._parameters.dead_addresses or self.fires("refuse"):
             return Fate.CUT

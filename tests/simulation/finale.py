@@ -99,6 +99,9 @@ class Finale:
                 or parameters.props["acks"] == "0" or not self._send(producer)):
             return
         place = cluster.partition(self._topic, 0)
+        known_of = producer._runtime.metadata.cluster.table(self._topic).by_index[0]
+        if known_of.leader_epoch != place.leader_epoch:
+            return  # the same node leads again, and the client has not heard of that
         other = next(node_id for node_id in cluster.nodes if node_id != place.leader_id)
         refusal = other, ApiKeys.PRODUCE, _NOT_LEADER
         known = set(cluster.refused_by)
