@@ -50,9 +50,11 @@ _ROWS: dict[int, str] = {
     35: "2.0:0-1 2.6:0-2 3.2:0-3 3.3:0-4 4.0:1-4",  # DescribeLogDirs
     36: "2.0:0-0 2.2:0-1 2.5:0-2",  # SaslAuthenticate
     37: "2.0:0-1 2.5:0-2 2.7:0-3",  # CreatePartitions
+    42: "2.0:0-1 2.4:0-2",  # DeleteGroups
     43: "2.0:- 2.2:0-0 2.4:0-2",  # ElectLeaders
     44: "2.0:- 2.3:0-0 2.4:0-1",  # IncrementalAlterConfigs
     45: "2.0:- 2.4:0-0 4.1:0-1",  # AlterPartitionReassignments
+    46: "2.0:- 2.4:0-0",  # ListPartitionReassignments
     48: "2.0:- 2.6:0-0 2.8:0-1",  # DescribeClientQuotas
     50: "2.0:- 2.7:0-0",  # DescribeUserScramCredentials
     51: "2.0:- 2.7:0-0",  # AlterUserScramCredentials

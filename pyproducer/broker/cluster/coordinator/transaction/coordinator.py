@@ -305,7 +305,7 @@ class TransactionCoordinator:
                                         timestamp_ms=self._clock.timestamp_ms())
         except OSError:
             _logger.exception("Error while writing the transaction %s", metadata.transactional_id)
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return ErrorCode.NOT_COORDINATOR  # Kafka's word for KAFKA_STORAGE_ERROR in the log of its states
         if error_code is ErrorCode.NONE:
             entry.metadata = metadata
         return (ErrorCode.COORDINATOR_NOT_AVAILABLE if error_code is ErrorCode.NOT_ENOUGH_REPLICAS else error_code)

@@ -208,7 +208,7 @@ def test_change_when_the_disk_refuses_it_then_nothing_has_changed_and_the_produc
     before = shop.state.transactions.describe(SHOP)
     with monkeypatch.context() as full:
         full.setattr(state_partition.log, "append", refuse)
-        assert changes[what]() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert changes[what]() is ErrorCode.NOT_COORDINATOR
     assert shop.state.transactions.describe(SHOP) == before
     assert changes[what]() is ErrorCode.NONE
     assert shop.state.transactions.describe(SHOP) != before
