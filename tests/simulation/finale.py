@@ -2,6 +2,7 @@
 
     nonsense    an answer to Metadata is an error, and beside it stands what is not so: nothing of that is believed
     old hint    a node says that another one leads, of an epoch that is not newer: nobody asks that one
+    new topic   a topic that is nowhere is asked for alone, not with all that are known
     names       names are not found, then slowly, a connection comes to nothing, and the next one's ApiVersions is
                 refused: each has its whole time, is counted, and is told as it was
 
@@ -14,6 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pyproducer import KafkaError
 from pyproducer.protocol.apis import ApiKeys
 from tests.simulation.faults import Faults, Scripted
 from tests.simulation.model_broker import ModelCluster
@@ -29,6 +31,9 @@ _FIRST_WITH_EPOCHS = 9  # of Metadata: a leader's epoch is believed from then on
 _NOT_FOUND = (0, False)
 _SLOWLY = (4000, True)
 _LONG_MS = 30_000
+_LONG_AGE_MS = 300_000
+_LONG_WAIT_MS = 5000
+_NEW_TOPIC = "nowhere-else"
 _STEP_MS = 50
 _NAMES_IN_EVERY = 4  # seeds
 
@@ -81,6 +86,7 @@ class Finale:
     def play(self, producers: Sequence[Any]) -> None:
         """Play the others, with the first of all producers; they share the names."""
         self._play_hint(producers[0])
+        self._play_new_topic(producers[0])
         if self._seed % _NAMES_IN_EVERY == 2:
             self._play_names(producers)
 
@@ -114,6 +120,28 @@ class Finale:
             self.wrong.append(f"node {other} leads {self._topic}-0, says a hint of the epoch {place.leader_epoch}, "
                               "which is known to be another's, and it was sent a batch")
         cluster.refused_by |= known
+
+    def _play_new_topic(self, producer: Any) -> None:
+        props = self._parameters.props
+        if (props["max.block.ms"] > _LONG_WAIT_MS or props["metadata.max.age.ms"] < _LONG_AGE_MS
+                or props["connections.max.idle.ms"] < _LONG_AGE_MS or not self._send(producer)):
+            return
+        metadata, until_ms = producer._runtime.metadata, self._clock.now_ms() + _LONG_MS
+        while metadata._need_full_update:  # a connection had ended
+            if self._clock.now_ms() > until_ms:
+                return
+            self._clock.sleep(_STEP_MS)
+        self._cluster.asked_together.clear()
+        try:
+            producer.partitions_for(_NEW_TOPIC)
+        except KafkaError:
+            pass
+        else:
+            return  # it was made
+        asked = next((names for names in self._cluster.asked_together if _NEW_TOPIC in names), {_NEW_TOPIC})
+        self._checks["new topic"] += 1
+        if asked != {_NEW_TOPIC}:
+            self.wrong.append(f"{_NEW_TOPIC!r} was new, and metadata of {asked} were asked for")
 
     def _play_names(self, producers: Sequence[Any]) -> None:
         faults, producer = self._faults, producers[0]

@@ -68,6 +68,7 @@ _HINTS_FROM = 10
 _BLAMES_FROM = 8
 _LAST_PRODUCE_BEFORE_V2 = 11
 _FAR_EPOCH = 1_000_000
+_MOST_ASKED = 50
 _MAX_CORRELATION_ID = 2**31 - 1
 _TOPIC_NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,249}")
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -99,6 +100,8 @@ class ModelCluster(ClusterState):
         coordinators: Those of transactions.
         telemetry: The receiver of metrics, if there is one.
         wants_login: Whether the listener, which had none, wants a login just now: it hangs up on who has given none.
+        asked_together: The names of topics that Metadata was asked for, request by request, of the first ones since it
+            was cleared.
         refused_by: By whom each was that is no 0: (node, API, code).
     """
 
@@ -106,6 +109,7 @@ class ModelCluster(ClusterState):
         super().__init__(node_count=node_count, topics=topics)
         self.parameters = parameters
         self.answered: dict[tuple[ApiKeys, int], int] = {}
+        self.asked_together: list[set[str | None]] = []
         self.refused_by: set[tuple[int, ApiKeys, int]] = set()
         self.coordinators = ModelCoordinators(self, is_v2=parameters.transactions == "v2")
         self.telemetry = None if parameters.telemetry is None else ModelTelemetry(parameters.telemetry)
@@ -403,6 +407,8 @@ class ModelCluster(ClusterState):
             topics = [self._describe(name, topic, verdict, view) for name, topic in view.topics.items()
                       if name not in verdict.unlawful_omitted_topics]
         else:
+            if len(self.asked_together) < _MOST_ASKED:
+                self.asked_together.append({topic["name"] for topic in asked})
             topics = [answer for wanted in self._wanted(version, asked)
                       if (answer := self._answer_topic(request, wanted, verdict, view)) is not None]
         nodes = [node_id for node_id in view.nodes if node_id not in verdict.hidden_nodes]

@@ -55,7 +55,7 @@ MUST_BE_JUDGED = {
     "time to send", "no memory", "await of another's", "markers", "TLS", "raises", "meetings", "forks",
     "refused in a callback", "states", "absence", "retries", "rest", "transactions", "in a transaction",
     "transactions committed", "transactions aborted", "calls of transactions", "abortable",
-    "stays fatal", "telemetry", "nonsense", "old hints", "names", "time to connect", "markers at rest",
+    "stays fatal", "telemetry", "nonsense", "old hints", "new topic", "names", "time to connect", "markers at rest",
     "backoff of ids", "finale offsets in part", "finale refused in part", "finale given up", "finale prepared stays",
     "finale another id", "finale left open", "finale not allowed",
 }
