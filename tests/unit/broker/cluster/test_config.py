@@ -67,6 +67,25 @@ KAFKAS_TYPES = {
         ssl.truststore.certificates
         """,
 }
+# Kafka's topic configs (4.1): all of them.
+KAFKAS_TYPES_OF_TOPICS = {
+    ConfigType.BOOLEAN: """
+        preallocate remote.log.copy.disable remote.log.delete.on.disable remote.storage.enable
+        unclean.leader.election.enable
+        """,
+    ConfigType.STRING: "compression.type message.timestamp.type",
+    ConfigType.INT: """
+        compression.gzip.level compression.lz4.level compression.zstd.level index.interval.bytes max.message.bytes
+        min.insync.replicas segment.bytes segment.index.bytes
+        """,
+    ConfigType.LONG: """
+        delete.retention.ms file.delete.delay.ms flush.messages flush.ms local.retention.bytes local.retention.ms
+        max.compaction.lag.ms message.timestamp.after.max.ms message.timestamp.before.max.ms min.compaction.lag.ms
+        retention.bytes retention.ms segment.jitter.ms segment.ms
+        """,
+    ConfigType.DOUBLE: "min.cleanable.dirty.ratio",
+    ConfigType.LIST: "cleanup.policy follower.replication.throttled.replicas leader.replication.throttled.replicas",
+}
 
 
 def test_defaults_are_kafkas() -> None:
@@ -83,6 +102,12 @@ def test_settings_of_a_broker_when_described_then_their_types_are_kafkas() -> No
     told = {entry.name: entry.config_type for entry in broker_entries(BrokerConfig(), {})}
     kafkas = {name: kind for kind, names in KAFKAS_TYPES.items() for name in names.split()}
     assert {name: told.get(name) for name in kafkas} == kafkas
+
+
+def test_settings_of_a_topic_when_described_then_their_types_are_kafkas() -> None:
+    config = BrokerConfig()
+    assert {entry.name: entry.config_type for entry in topic_entries(topic_config({}, config), config, {})} == {
+        name: kind for kind, names in KAFKAS_TYPES_OF_TOPICS.items() for name in names.split()}
 
 
 def test_values_may_be_texts_and_the_seeds_name_of_a_setting_is_known() -> None:
