@@ -1,6 +1,7 @@
 """DeleteAcls 1-3: takes back the rules that filters mean, and tells which these were.
 
-Does:    54 without StandardAuthorizer, 31 without the permission.
+Does:    54 without StandardAuthorizer, 31 without the permission. Where the disk is full no rule is taken back, and
+         only filters that mean some have an error.
 
 Road:    KafkaApis -> [DeleteAcls] -> acl store
 Thread:  handler threads.
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.describe_acls import acl_filter
 from pyproducer.broker.apis.services import Answer, Services
+from pyproducer.broker.apis.unexpected import unexpected
 from pyproducer.broker.cluster.acl_store import AclBinding
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.standard_authorizer import StandardAuthorizer
@@ -34,7 +36,12 @@ def handle(services: Services, request: Request) -> Answer:
     if not isinstance(authorizer, StandardAuthorizer):
         return _answer([(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.", ())] * len(filters))
     found = [list(filter(asked.matches, authorizer.acls)) for asked in filters]
-    authorizer.acls.remove(acl for acls in found for acl in acls)
+    if any(found):
+        try:
+            authorizer.acls.remove(acl for acls in found for acl in acls)
+        except OSError as error:
+            failed = unexpected(request, "rules", error)
+            return _answer([(failed if acls else ErrorCode.NONE, None, ()) for acls in found])
     return _answer([(ErrorCode.NONE, None, acls) for acls in found])
 
 

@@ -275,6 +275,37 @@ def test_users_and_rules_when_the_disk_is_full_then_the_good_ones_have_a_storage
         stage.close()
 
 
+def test_delete_acls_when_the_disk_is_full_then_filters_that_mean_rules_have_a_storage_error_and_the_rules_stay(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = ApiStage(tmp_path, {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS"})
+    body = {"filters": [
+        {"resource_type_filter": 2, "resource_name_filter": name, "pattern_type_filter": 3, "principal_filter": None,
+         "host_filter": None, "operation": 1, "permission_type": 1} for name in ("orders", "unknown", "payments")]}
+
+    def delete() -> list[tuple[int, str | None, list[str]]]:
+        return [(found["error_code"], found["error_message"], [acl["resource_name"] for acl in found["matching_acls"]])
+                for found in stage.ask(ApiKeys.DELETE_ACLS, 3, body)["filter_results"]]
+
+    try:
+        stage.ask(ApiKeys.CREATE_ACLS, 3, of_rules("orders", "payments"))
+        assert isinstance(stage.state.authorizer, StandardAuthorizer)
+        before = list(stage.state.authorizer.acls)
+        with monkeypatch.context() as full:
+            break_for(full, LinesFile, "add", lambda *_: True, FULL)
+            assert delete() == [
+                (ErrorCode.KAFKA_STORAGE_ERROR, None, []), (0, None, []), (ErrorCode.KAFKA_STORAGE_ERROR, None, [])]
+        assert list(stage.state.authorizer.acls) == before
+        assert delete() == [(0, None, ["orders"]), (0, None, []), (0, None, ["payments"])], "there is space again"
+        assert list(stage.state.authorizer.acls) == []
+        with monkeypatch.context() as full:
+            break_for(full, LinesFile, "add", lambda *_: True, FULL)
+            assert delete() == [(0, None, [])] * 3, "nothing is left to be deleted, so nothing is written"
+    finally:
+        stage.close()
+
+
 def test_log_dir_when_the_system_does_not_tell_its_room_then_it_has_a_storage_error_and_no_sizes(
         stage: ApiStage, monkeypatch: pytest.MonkeyPatch) -> None:
     def disk_usage(_path: str) -> None:
