@@ -493,7 +493,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         telemetry = runtime.telemetry
         if telemetry is None:
             raise IllegalStateError("no broker gets metrics: enable.metrics.push is false, or pyproducer[telemetry] is "
-                                    "not installed")
+                                    "not installed, or cannot be loaded")
         if telemetry.instance_id is None:
             runtime.life.ensure_may_wait("client_instance_id()")
         longest = checked_timeout(runtime.config.max_block_ms / 1000 if timeout is None else timeout)

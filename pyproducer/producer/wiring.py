@@ -8,6 +8,7 @@ Source:  Java KafkaProducer's constructor (4.1).
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -321,7 +322,12 @@ def _telemetry(config: ProducerConfig, wire: Wire, registry: Registry, clock: Cl
             log.warning("enable.metrics.push has no effect: opentelemetry-proto is not installed: "
                         "pip install 'pyproducer[telemetry]'")
         return None
-    otlp.load()
+    try:
+        otlp.load()
+    except Exception as error:  # a protobuf of another version, for one: what nobody asked for does not end a producer
+        log.log(logging.INFO if config.is_default("enable.metrics.push") else logging.WARNING,
+                "enable.metrics.push has no effect: opentelemetry-proto is installed and cannot be loaded: %r", error)
+        return None
     for api in (ApiKeys.GET_TELEMETRY_SUBSCRIPTIONS, ApiKeys.PUSH_TELEMETRY):
         api.row.load()
     return Telemetry(wire=wire, registry=registry, clock=clock, request_timeout_ms=config.request_timeout_ms,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Any
 
@@ -17,6 +18,7 @@ from pyproducer.network.channel_builder import (
 from pyproducer.network.selector import Selector
 from pyproducer.network.ssl_channel_builder import SslChannelBuilder
 from pyproducer.network.wakeup import Wakeup
+from pyproducer.observe import otlp
 from pyproducer.producer import wiring
 from pyproducer.producer.surroundings import Surroundings
 
@@ -106,6 +108,21 @@ def test_messages_of_telemetry_when_their_package_is_not_installed_then_nothing_
           pytest.raises(IllegalStateError, match="is not installed")):
         producer.client_instance_id(0)
     assert ("pip install 'pyproducer[telemetry]'" in caplog.text) is wanted
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_messages_of_telemetry_when_their_package_cannot_be_loaded_then_nothing_is_pushed_and_the_log_says_why(
+        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wanted: bool) -> None:
+    def load() -> None:
+        raise TypeError("Descriptors cannot be created directly")
+
+    monkeypatch.setattr(otlp, "load", load)
+    with (caplog.at_level(logging.INFO),
+          KafkaProducer({**PROPS, **({"enable.metrics.push": True} if wanted else {})}) as producer,
+          pytest.raises(IllegalStateError, match="cannot be loaded")):
+        producer.client_instance_id(0)
+    (line,) = [record for record in caplog.records if "Descriptors cannot be created" in record.getMessage()]
+    assert line.levelname == ("WARNING" if wanted else "INFO")
 
 
 @pytest.mark.parametrize("module", ["coordinator", "transaction_admin"])
