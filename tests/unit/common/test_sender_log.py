@@ -54,6 +54,21 @@ class Own(logging.Handler):
         self.lines.append((record.getMessage(), threading.current_thread().name))
 
 
+class Disk(io.BytesIO):
+    """What a log is written to, which knows who wrote there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writers: set[str] = set()
+
+    def write(self, content: Any, /) -> int:
+        self.writers.add(threading.current_thread().name)
+        return super().write(content)
+
+    def handler(self) -> logging.Handler:
+        return logging.StreamHandler(io.TextIOWrapper(self, encoding="utf-8", newline="\n"))
+
+
 @pytest.fixture
 def turns() -> Iterator[Turns]:
     owner = Turns()
@@ -94,12 +109,44 @@ def test_line_when_its_handlers_are_loggings_own_then_it_is_written_at_once_with
 
 
 def test_line_when_logging_was_set_up_plainly_then_no_thread_begins(turns: Turns, logger: logging.Logger) -> None:
-    stream = io.StringIO()
-    with_handler(logger, logging.StreamHandler(stream)).setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    disk = Disk()
+    with_handler(logger, disk.handler()).setFormatter(logging.Formatter("%(levelname)s %(message)s"))
     turns.is_on_sender_thread = True
     LOG.error("plain")
-    assert stream.getvalue() == "ERROR plain\n"
-    assert not [thread for thread in threading.enumerate() if thread.name == "kafka-producer-log"]
+    assert drain(GIVE_UP_S)
+    assert disk.getvalue() == b"ERROR plain\n"
+    assert disk.writers == {threading.current_thread().name}
+
+
+@pytest.mark.parametrize("last_resort", [Own(), None], ids=["of the application", "none"])
+def test_line_when_it_has_handlers_then_loggings_last_resort_has_no_part_in_it(
+        turns: Turns, logger: logging.Logger, monkeypatch: pytest.MonkeyPatch, last_resort: Own | None) -> None:
+    monkeypatch.setattr(logging, "lastResort", last_resort)
+    disk = Disk()
+    with_handler(logger, disk.handler())
+    turns.is_on_sender_thread = True
+    LOG.warning("plain")
+    assert drain(GIVE_UP_S)
+    assert disk.getvalue() == b"plain\n"
+    assert disk.writers == {threading.current_thread().name}
+    assert last_resort is None or not last_resort.lines
+
+
+def test_line_when_there_is_no_handler_and_no_last_resort_then_it_is_lost_and_no_thread_begins(
+        turns: Turns, logger: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging, "lastResort", None)
+    started: list[str] = []
+
+    def none(_target: object, name: str) -> None:
+        started.append(name)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(sender_log_module, "start_daemon", none)
+    logger.propagate = False
+    turns.is_on_sender_thread = True
+    LOG.warning("nobody reads it")
+    monkeypatch.undo()
+    assert started == []
 
 
 def test_line_when_its_handlers_lock_is_taken_then_nobody_waits_and_a_thread_writes_it(
