@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,22 @@ def test_file_when_it_is_refused_then_the_line_the_reason_and_status_1(run, text
     assert result.exit_code == 1
     assert words in result.stderr
     assert words.rpartition(": ")[2] in json.loads(run(text, "--json").stdout)["refused"]["why"]
+
+
+def test_file_when_the_system_does_not_open_it_then_its_words_and_status_1(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a socket's path is short
+    with socket.socket(socket.AF_UNIX) as no_file:
+        no_file.bind("client.properties")
+        with pytest.raises(OSError, match=r"\[Errno") as raised:
+            Path("client.properties").read_bytes()
+        plain, as_json = (CliRunner().invoke(main, ["config", "client.properties", *options])
+                          for options in ((), ("--json",)))
+    why = f"{raised.value.strerror}: client.properties"
+    assert (plain.exit_code, plain.stdout) == (1, "")
+    assert plain.stderr == f"pyproducer config: client.properties: {why}\n"
+    assert as_json.exit_code == 1
+    assert json.loads(as_json.stdout)["refused"] == {"key": "", "place": "", "why": why}
 
 
 OWN = """bootstrap.servers=b:1

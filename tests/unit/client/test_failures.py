@@ -7,6 +7,7 @@ import pytest
 
 from pyproducer.client.failures import (
     AUTHENTICATION,
+    TLS,
     authentication_failure,
     connect_failure,
     dns_failure,
@@ -87,3 +88,16 @@ def test_certificate_when_it_is_for_another_name_that_a_broker_told_then_that_is
     error.verify_code = verify_code
     failure = authentication_failure("host:1", error, is_advertised=is_advertised)
     assert ("in its advertised.listeners" in failure.text) == (is_told and is_advertised)
+
+
+@pytest.mark.parametrize("error", [
+    ssl.SSLError(1, "no shared cipher"), ssl.SSLCertVerificationError("refused"), ssl.SSLEOFError(8, "cut off"),
+], ids=repr)
+def test_phase_when_the_error_is_one_of_tls_then_it_is_named(error):
+    assert authentication_failure("host:1", error).phase == TLS
+
+
+def test_phase_when_an_http_library_of_the_logins_failed_with_tls_then_it_is_authentication():
+    """`requests` has an SSLError of its own: the TLS of the token's server is not that of the broker."""
+    error = type("SSLError", (OSError,), {"__module__": "requests.exceptions"})("HTTPSConnectionPool(host='idp')")
+    assert authentication_failure("host:1", error).phase == AUTHENTICATION
