@@ -395,6 +395,32 @@ def test_pool_when_a_caller_is_gone_but_his_place_is_kept_then_the_next_is_serve
     assert pool.charge(Held(10), pool.held)
 
 
+class InterruptedClock(ManualClock):
+    """A signal's handler comes as somebody asks what time it is, once."""
+
+    handler: Callable[[], object] | None = None
+
+    def now_ms(self) -> int:
+        handler, self.handler = self.handler, None
+        if handler is not None:
+            handler()
+        return super().now_ms()
+
+
+def test_pool_when_a_caller_who_is_gone_leaves_as_he_is_found_to_be_then_the_next_is_served() -> None:
+    clock = InterruptedClock()
+    pool = Pool(100, clock)
+    pool.allocate(100, 0)
+    gone, mine = pool.enter(50, 5000), pool.enter(10, 60_000)
+    pool.deallocate(100)
+    clock.advance(6001)
+    clock.handler = gone.leave
+    assert pool.charge(Held(10), pool.held, mine)
+    assert clock.handler is None
+    mine.leave()
+    assert pool.queued_count == 0
+
+
 def test_pool_when_a_caller_is_a_little_late_then_the_turn_is_still_his() -> None:
     clock = ManualClock()
     pool = Pool(100, clock)
