@@ -146,6 +146,11 @@ EQUIVALENT: tuple[Equivalent, ...] = (
                "if raw > 0x7F:",
                "if raw > 126:",
                "127 is one byte, and _read_unsigned gives back the same number and the place behind it"),
+    Equivalent("hotpath/_python_ledger.py", "Timeline.overlap_ms",
+               "if self._to[index] <= from_ms:",
+               "if False:",
+               "what ended by from_ms ends before it could begin to count, and what is older ended no later: who notes "
+               "reads a clock that never goes back just before, one turn at a time; the break spares the search"),
 )
 
 
