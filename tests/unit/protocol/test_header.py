@@ -85,9 +85,19 @@ def test_response_round_trip(version):
     assert struct["throttle_time_ms"] == 12
 
 
-def test_response_header_tags_are_passed_over():
-    body = b"".join(build_response(ApiKeys.PRODUCE, 9, 1, {"responses": []}))[5:]
-    assert parse_response(ApiKeys.PRODUCE, 9, b"\0\0\0\1" + b"\x01\x07\x02ab" + body)[1]["responses"] == []
+@pytest.mark.parametrize("tags", ["00", "01" + "0702" + "6162", "02" + "0000" + "8101" + "03616263",
+                                  "01" + "07" + "8101" + "20" * 129], ids=["none", "one", "two", "of a long size"])
+@pytest.mark.parametrize(("api_key", "version", "body"), [
+    (ApiKeys.PRODUCE, 9, {"responses": [], "throttle_time_ms": 12}),
+    (ApiKeys.INIT_PRODUCER_ID, 4, {"throttle_time_ms": 12, "error_code": 0, "producer_id": 77, "producer_epoch": 5}),
+], ids=["Produce", "InitProducerId"])
+def test_response_when_its_header_has_tags_that_nobody_knows_then_the_body_is_read_behind_them(
+        api_key, version, body, tags):
+    whole = b"".join(build_response(api_key, version, 1, body))
+    tagged = whole[:4] + bytes.fromhex(tags) + whole[5:]
+    correlation_id, found = parse_response(api_key, version, tagged)
+    assert correlation_id == 1
+    assert {name: found[name] for name in body} == body
 
 
 @pytest.mark.parametrize("frame", ["", "000000", "00000001", "0000000100", "0000000100ffffffff0f", "00000001010005"])
