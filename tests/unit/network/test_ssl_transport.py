@@ -7,8 +7,8 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -506,6 +506,31 @@ def test_broker_when_the_client_speaks_plaintext_then_it_is_told_apart(certifica
     with SelectorPair(broker=broker, wait=False) as pair:
         poll_until(pair.client, lambda: pair.client.is_channel_ready(CLIENT))
         pair.request(b"question")
+        poll_until(broker, lambda: broker.disconnected)
+        state = broker.disconnected[BROKER]
+        assert state.phase is ChannelPhase.AUTHENTICATION_FAILED
+        assert "does not speak TLS" in str(state.error)
+
+
+def fill(sock: socket.socket) -> None:
+    """Write until the socket takes nothing more."""
+    for size_bytes in (1 << 16, 1):
+        with suppress(BlockingIOError):
+            while True:
+                sock.send(bytes(size_bytes))
+
+
+@pytest.mark.parametrize("spoil", [fill, lambda sock: sock.shutdown(socket.SHUT_WR)], ids=["full", "broken pipe"])
+def test_broker_when_it_cannot_tell_a_plaintext_client_so_then_the_reason_is_still_what_it_speaks(
+        certificates: Certificates, spoil: Callable[[socket.socket], None]) -> None:
+    builder = SslChannelBuilder(build_server_ssl_context(keystore_location=str(certificates.server.keystore)))
+    broker = make_server_selector(channel_builder=builder)
+    with SelectorPair(broker=broker, wait=False, receive_buffer_bytes=4096) as pair:
+        poll_until(pair.client, lambda: pair.client.is_channel_ready(CLIENT))
+        pair.client_channel.transport.sock.send(b"question")
+        sock = pair.broker_channel.transport.sock
+        assert select.select([sock], [], [], GIVE_UP_S)[0]
+        spoil(sock)
         poll_until(broker, lambda: broker.disconnected)
         state = broker.disconnected[BROKER]
         assert state.phase is ChannelPhase.AUTHENTICATION_FAILED
