@@ -191,7 +191,7 @@ class TokenEndpoint:
         pieces: list[bytes] = []
         size = 0
         while size <= MOST_BYTES:
-            piece = response.read1(65536) if hasattr(response, "read1") else response.read(65536)
+            piece = response.read1(65536)
             if not piece:
                 return b"".join(pieces)
             pieces.append(piece)

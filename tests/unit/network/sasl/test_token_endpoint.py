@@ -144,6 +144,15 @@ def test_answer_when_its_body_takes_as_long_as_it_may_then_it_is_read(issuer):
         TokenEndpoint(issuer.token_url, REQUEST, timeouts=PATIENT, clock=Running(30_001)).jwt()
 
 
+def test_answer_when_it_comes_in_drops_then_the_time_is_looked_at_after_each(issuer):
+    """The second piece of it breaks off: who waits for that sees no time go by, but the end of the connection."""
+    issuer.answer = lambda asked: Answer(200, b"1\r\n{\r\n5\r\n", {"Transfer-Encoding": "chunked"})
+    with pytest.raises(TransportError, match="does not answer in time"):
+        TokenEndpoint(issuer.token_url, REQUEST, timeouts=PATIENT, clock=Running(30_001)).jwt()
+    with pytest.raises(TransportError, match="cannot be reached: IncompleteRead"):
+        TokenEndpoint(issuer.token_url, REQUEST, timeouts=PATIENT, clock=Running(0)).jwt()
+
+
 def test_issuer_when_nobody_listens_then_the_error_says_so_and_may_pass():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
