@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import pytest
 
 from pyproducer import KafkaProducer
+from pyproducer.common.errors import ConfigError
 from pyproducer.common.settings.definition import Range, Support, Type
 from pyproducer.common.settings.parse import parse_value
-from pyproducer.producer.config import CONFIG_TABLE
+from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 
 
 def test_table_when_counted_then_it_has_all_settings_of_kafka_4_1_and_those_of_ours() -> None:
@@ -89,6 +91,54 @@ SWITCHES = {
     "sasl.oauthbearer.assertion.claim.jti.include": False,
     "sasl.oauthbearer.header.urlencode": False,
 }
+
+
+# The type of each setting that is neither text nor a switch, as Apache Kafka 4.1 documents them.
+TYPES = {
+    Type.SHORT: {"sasl.login.refresh.buffer.seconds", "sasl.login.refresh.min.period.seconds"},
+    Type.INT: {
+        "batch.size", "compression.gzip.level", "compression.lz4.level", "compression.zstd.level",
+        "delivery.timeout.ms", "max.in.flight.requests.per.connection", "max.request.size", "metrics.num.samples",
+        "receive.buffer.bytes", "request.timeout.ms", "retries", "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms", "sasl.oauthbearer.assertion.claim.exp.seconds",
+        "sasl.oauthbearer.assertion.claim.nbf.seconds", "sasl.oauthbearer.clock.skew.seconds", "send.buffer.bytes",
+        "transaction.timeout.ms"},
+    Type.LONG: {
+        "buffer.memory", "connections.max.idle.ms", "linger.ms", "max.block.ms", "metadata.max.age.ms",
+        "metadata.max.idle.ms", "metadata.recovery.rebootstrap.trigger.ms", "metrics.sample.window.ms",
+        "partitioner.availability.timeout.ms", "reconnect.backoff.max.ms", "reconnect.backoff.ms",
+        "retry.backoff.max.ms", "retry.backoff.ms", "sasl.kerberos.min.time.before.relogin",
+        "sasl.login.retry.backoff.max.ms", "sasl.login.retry.backoff.ms", "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        "socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms"},
+    Type.DOUBLE: {
+        "sasl.kerberos.ticket.renew.jitter", "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.refresh.window.factor", "sasl.login.refresh.window.jitter"},
+    Type.LIST: {
+        "bootstrap.servers", "config.providers", "interceptor.classes", "metric.reporters",
+        "sasl.oauthbearer.expected.audience", "ssl.cipher.suites", "ssl.enabled.protocols"},
+    Type.CLASS: {
+        "key.serializer", "partitioner.class", "sasl.client.callback.handler.class",
+        "sasl.login.callback.handler.class", "sasl.login.class", "sasl.oauthbearer.jwt.retriever.class",
+        "sasl.oauthbearer.jwt.validator.class", "ssl.engine.factory.class", "value.serializer"},
+    Type.PASSWORD: {
+        "sasl.jaas.config", "sasl.oauthbearer.assertion.private.key.passphrase",
+        "sasl.oauthbearer.client.credentials.client.secret", "ssl.key.password", "ssl.keystore.certificate.chain",
+        "ssl.keystore.key", "ssl.keystore.password", "ssl.truststore.certificates", "ssl.truststore.password"},
+}
+
+
+def test_types_when_read_then_they_are_those_of_java() -> None:
+    documented = {key: kind for kind, keys in TYPES.items() for key in keys}
+    found = {key: setting.type for key, setting in CONFIG_TABLE.items()
+             if setting.support is not Support.OURS and setting.type not in (Type.STRING, Type.BOOLEAN)}
+    assert found == documented
+
+
+@pytest.mark.parametrize("key", sorted(key for kind in (Type.SHORT, Type.INT, Type.LONG) for key in TYPES[kind]))
+def test_whole_numbers_when_a_fraction_is_given_then_it_is_refused(key: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"configuration {key}: not a whole number")):
+        ProducerConfig({"bootstrap.servers": "broker:9092", key: "1.5"})
 
 
 def test_numbers_when_read_then_defaults_and_bounds_are_those_of_java() -> None:
