@@ -1,0 +1,36 @@
+"""What waits now, as waiting() and metrics() tell it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.producer.facade import Facades
+
+
+@pytest.mark.parametrize("more", [0, 1, 3])
+def test_waiting_when_a_thousand_partitions_or_more_hold_records_then_the_thousand_that_hold_most_are_told(
+        facades: Facades, more: int) -> None:
+    count = 1000 + more
+    facade = facades(**{"linger.ms": 0, "batch.size": 100})
+    facade.broker.topics["t"] = count
+    facade.broker.is_reachable = False
+    facade.know()
+    for partition in [*range(count), count - 1, count - 1, count - 2]:
+        facade.producer.send("t", b"v", partition=partition)
+    told = [(state.partition, state.records) for state in facade.producer.waiting()]
+    assert told == [(count - 1, 3), (count - 2, 2), *((partition, 1) for partition in range(998))]
+    assert sorted(facade.producer.metrics().partitions) == sorted(("t", partition) for partition, _ in told)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_partitions_when_a_topic_has_a_thousand_or_more_and_few_wait_then_those_are_among_the_thousand_that_are_told(
+        facades: Facades, more: int) -> None:
+    facade = facades(**{"linger.ms": 0})
+    facade.broker.topics["t"] = 1000 + more
+    facade.broker.is_reachable = False
+    facade.know()
+    facade.producer.send("t", b"v", partition=999 + more)
+    rows = facade.producer.metrics().partitions
+    assert len(rows) == 1000
+    assert rows["t", 999 + more]["records-waiting"] == 1
+    assert sum(row["records-waiting"] for row in rows.values()) == 1
