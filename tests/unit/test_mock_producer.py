@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from pyproducer import (
     UnknownTopicOrPartitionError,
 )
 from pyproducer.producer.partitioners import partition_for
-from pyproducer.testing import MockProducer
+from pyproducer.testing import MockProducer, mock_producer
 from tests.support.patience import GIVE_UP_S
 
 REFUSED = RecordTooLargeError("too large", code=10)
@@ -333,6 +335,56 @@ def test_result_when_another_thread_completes_then_who_waits_goes_on() -> None:
     thread.start()
     assert future.result(GIVE_UP_S).offset == 0
     thread.join()
+
+
+@pytest.mark.parametrize("call", [
+    MockProducer.complete_next, lambda producer: producer.error_next(REFUSED), MockProducer.flush,
+    MockProducer.fence_producer, MockProducer.waiting, repr, MockProducer.clear, MockProducer.close],
+    ids=["complete_next", "error_next", "flush", "fence_producer", "waiting", "repr", "clear", "close"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_call_when_another_thread_completes_before_any_line_of_it_then_each_record_ends_once(
+        count: int, call: Callable[[MockProducer[bytes, bytes]], object]) -> None:
+    has_come, at = True, 0
+    while has_come:
+        has_come, left = False, at
+        producer = MockProducer(auto_complete=False)
+        told: list[int] = []
+        futures = [producer.send("t", b"v", on_completion=lambda *_, number=number, told=told: told.append(number))
+                   for number in range(count)]
+
+        def complete(producer: MockProducer[bytes, bytes] = producer) -> None:
+            if producer._lock.acquire(blocking=False):  # else it would wait until the call has let go of it
+                try:
+                    producer.complete_next()
+                finally:
+                    producer._lock.release()
+
+        def trace(frame: Any, event: str, _argument: Any, complete: Callable[[], None] = complete) -> Any:
+            nonlocal has_come, left
+            if frame.f_code.co_filename != mock_producer.__file__ or has_come:
+                return None
+            if event in ("call", "line"):
+                left -= 1
+                if left < 0:
+                    has_come = True
+                    thread = threading.Thread(target=complete)
+                    thread.start()
+                    thread.join()
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            call(producer)
+        finally:
+            sys.settrace(before)
+        while producer.complete_next():
+            pass
+        assert len(set(told)) == len(told) == sum(future.done() for future in futures), at
+        stored = [future.result(0).offset for future in futures if future.done() and future.exception(0) is None]
+        assert sorted(stored) == list(range(len(stored))), at
+        at += 1
+    assert at > 2
 
 
 def test_async_when_awaited_then_it_is_the_same_producer() -> None:
