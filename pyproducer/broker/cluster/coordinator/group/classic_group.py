@@ -120,7 +120,7 @@ class ClassicGroup:
 
     def accepts(self, member_id: str, max_size: int) -> bool:
         """Return whether there is room for the one who joins (group.max.size)."""
-        if self.state in (GroupState.EMPTY, GroupState.DEAD):
+        if self.state is GroupState.EMPTY:
             return True
         if self.state is GroupState.PREPARING_REBALANCE:
             member = self.members.get(member_id)
@@ -199,8 +199,6 @@ class ClassicGroup:
     def validate_offset_commit(self, member_id: str, group_instance_id: str | None, generation_id: int, *,
                                is_transactional: bool) -> ErrorCode:
         """Return whether one who says to be this member of this generation may commit offsets."""
-        if self.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation_id < 0 and self.state is GroupState.EMPTY:
             # Without a generation: an admin client, or a consumer that assigns itself.
             return ErrorCode.NONE

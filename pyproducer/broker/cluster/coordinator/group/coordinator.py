@@ -247,7 +247,6 @@ class GroupCoordinator:
             written = self._append(group_id, [*records, group_tombstone(group_id)])
             if isinstance(written, ErrorCode):
                 return written
-            group.transition_to(GroupState.DEAD)
             del self._groups[group_id]
             self._offsets.remove_group(group_id)
         return ErrorCode.NONE
@@ -289,7 +288,6 @@ class GroupCoordinator:
                 for topic_partition in expired:
                     self._offsets.forget(group.group_id, topic_partition)
                 if is_unused:
-                    group.transition_to(GroupState.DEAD)
                     del self._groups[group.group_id]
                     self._offsets.remove_group(group.group_id)
                 count += len(expired)

@@ -65,8 +65,6 @@ class GroupStep:
         if not group.accepts(member_id, self.limits.max_size):
             group.remove(member_id)
             self._refuse_join(reply, UNKNOWN_MEMBER_ID, ErrorCode.GROUP_MAX_SIZE_REACHED)
-        elif group.state is GroupState.DEAD:
-            self._refuse_join(reply, member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         elif not group.supports_protocols(request.protocol_type, request.protocols):
             self._refuse_join(reply, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif member_id == UNKNOWN_MEMBER_ID:
@@ -244,8 +242,6 @@ class GroupStep:
 
     def _sync_fault(self, request: SyncRequest) -> ErrorCode:
         group = self.group
-        if group.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error_code = group.validate_member(request.member_id, request.group_instance_id)
         if error_code is not ErrorCode.NONE:
             return error_code
@@ -265,8 +261,6 @@ class GroupStep:
     def heartbeat(self, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
         """Hear a member; return what it must know."""
         group = self.group
-        if group.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error_code = group.validate_member(member_id, group_instance_id)
         if error_code is not ErrorCode.NONE:
             return error_code

@@ -2,13 +2,12 @@
 
 Road:    classic group -> [state]
 Thread:  constants.
-Source:  Java ClassicGroupState (4.1).
+Source:  Java ClassicGroupState (4.1). Omits its Dead: a group that is removed is gone at once, under the same lock.
 
     Empty -> PreparingRebalance -> CompletingRebalance -> Stable
       ^           |   ^    ^               |                |
       +-----------+   |    +---------------+                |
                       +-------------------------------------+
-    any of them -> Dead
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ class GroupState(Enum):
     PREPARING_REBALANCE = "PreparingRebalance"  # waits until all members have joined
     COMPLETING_REBALANCE = "CompletingRebalance"  # waits for the leader's assignment
     STABLE = "Stable"
-    DEAD = "Dead"  # removed
 
 
 # state -> the states from which it may be entered
@@ -35,7 +33,6 @@ VALID_PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
         (GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY)),
     GroupState.COMPLETING_REBALANCE: frozenset((GroupState.PREPARING_REBALANCE,)),
     GroupState.STABLE: frozenset((GroupState.COMPLETING_REBALANCE,)),
-    GroupState.DEAD: frozenset(GroupState),
 }
 
 

@@ -8,14 +8,13 @@ from pyproducer.broker.cluster.coordinator.group.classic_group import ClassicGro
 from pyproducer.broker.cluster.coordinator.group.state import VALID_PREVIOUS_STATES, GroupState, check_transition
 from pyproducer.common.errors import IllegalStateError
 
-EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
-# Java ClassicGroupState of 4.1, row by row.
+EMPTY, PREPARING, COMPLETING, STABLE = GroupState
+# Java ClassicGroupState of 4.1, row by row; without Dead, in which nobody ever sees a group.
 ALLOWED = {
     (PREPARING, EMPTY),
     (STABLE, PREPARING), (COMPLETING, PREPARING), (EMPTY, PREPARING),
     (PREPARING, COMPLETING),
     (COMPLETING, STABLE),
-    *((state, DEAD) for state in GroupState),
 }
 
 
