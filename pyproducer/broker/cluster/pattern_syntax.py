@@ -141,7 +141,6 @@ class _Parser:
         self._groups: list[_Group] = [_Group(self._flags)]
         self._names: set[str] = set()
         self._items_left = MOST_ITEMS
-        self._can_repeat = False  # the last item is not a repetition already
 
     def _fail(self, why: str) -> ValueError:
         return ValueError(f"{why} at character {self._position}")
@@ -181,13 +180,11 @@ class _Parser:
         if self._items_left < 0:
             raise self._fail(f"there are more than {MOST_ITEMS} items")
         self._groups[-1].items.append(node)
-        self._can_repeat = True
 
     def _next(self) -> None:
         character = self._take()
         if character == "|":
             self._groups[-1].end_alternative()
-            self._can_repeat = False
         elif character == "(":
             self._open()
         elif character == ")":
@@ -230,7 +227,6 @@ class _Parser:
         if len(self._groups) > MOST_DEPTH:
             raise self._fail(f"groups are deeper than {MOST_DEPTH}")
         self._groups.append(_Group(outer))
-        self._can_repeat = False
 
     def _open_special(self) -> bool:
         """Read what follows `(?`; return whether a group begins."""
@@ -290,12 +286,11 @@ class _Parser:
 
     def _repeat(self, least: int, most: int | None) -> None:
         items = self._groups[-1].items
-        if not items or not self._can_repeat:
+        if not items or isinstance(items[-1], Repeat):
             raise self._fail("there is nothing to repeat")
         if self._looks_at("?"):  # lazy or greedy: the same where the whole must match
             self._position += 1
         items[-1] = Repeat(items[-1], least, most)
-        self._can_repeat = False
 
     # ---- escapes
 
