@@ -363,6 +363,27 @@ def test_signed_token_when_an_audience_is_expected_then_only_tokens_for_it_are_t
         checked.validate(signed(aud=audience))
 
 
+@pytest.mark.parametrize("kind", [ValueError, TypeError, OverflowError])
+def test_signed_token_when_pyjwt_fails_on_it_in_an_unforeseen_way_then_it_is_refused_without_the_words(
+        started: Any, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]) -> None:
+    checked = started(Provider(jwks(one=RSA_KEY)))
+
+    def fail(token: str, *_: object, **__: object) -> None:
+        raise kind(f"{token} is strange")
+
+    monkeypatch.setattr(jwt, "decode", fail)
+    with pytest.raises(TokenRefusedError, match=f"^Could not validate the access token: {kind.__name__}$"):
+        checked.validate(signed(aud=None))
+
+
+def test_validator_when_it_is_closed_before_it_is_started_or_twice_then_nothing_happens(started: Any) -> None:
+    checking(Provider(jwks(one=RSA_KEY))).close()
+    checked = started(Provider(jwks(one=RSA_KEY)))
+    checked.close()
+    checked.close()
+    assert checked.validate(signed(aud=None)).principal_name == "alice", "the keys of before are kept"
+
+
 def test_keys_when_a_new_one_is_used_then_they_are_fetched_again(started: Any) -> None:
     provider = Provider(jwks(one=RSA_KEY))
     checked = started(provider)
