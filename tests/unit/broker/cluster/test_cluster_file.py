@@ -11,6 +11,7 @@ import pytest
 from pyproducer.broker.cluster import cluster_file
 from pyproducer.broker.cluster.cluster_file import ClusterFile, LinesFile, TopicEntry
 from pyproducer.broker.cluster.cluster_store import ClusterStore
+from pyproducer.broker.storage.file_handle import FileHandle
 from pyproducer.network.sasl.scram_formatter import ScramCredential
 
 TOPIC = TopicEntry(uuid.UUID(int=7), [0, 3], {"retention.ms": "5"}, [(1, 2), (2,)])
@@ -94,6 +95,30 @@ def test_file_when_it_ends_within_a_line_then_that_line_counts_for_nothing(tmp_p
     again.save_topics({"fruits": TOPIC})
     again.close()
     assert list(ClusterStore(tmp_path).content.topics) == ["fruits"]
+
+
+@pytest.mark.parametrize("error", [ValueError("no JSON"), OSError(5, "Input/output error"), MemoryError(),
+                                   KeyboardInterrupt(), SystemExit(1)], ids=repr)
+def test_file_when_its_reading_ends_early_then_it_is_closed(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    new_store(tmp_path).close()
+    opened: list[FileHandle] = []
+
+    def open_file(path: Path, *, mode: int) -> FileHandle:
+        opened.append(FileHandle(path, mode=mode))
+        return opened[-1]
+
+    def fail(_lines: list[bytes]) -> ClusterFile:
+        raise error
+
+    monkeypatch.setattr(cluster_file, "FileHandle", open_file)
+    monkeypatch.setattr(cluster_file, "read_lines", fail)
+    with pytest.raises(type(error)) as raised:
+        LinesFile(path_of(tmp_path))
+    assert raised.value is error
+    (file,) = opened
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.size_bytes()
 
 
 def test_file_when_many_lines_say_little_then_it_is_written_anew(
