@@ -119,6 +119,18 @@ def test_some_topic_when_asked_for_then_one_that_is_not_denied_is_enough(
         context(), AclOperation.WRITE, ResourceType.TOPIC) is expected
 
 
+@pytest.mark.parametrize(("rule", "expected"), [
+    (acl(principal="User:bob"), True),
+    (acl(principal="User:bob", name="*"), False),
+    (acl(principal="User:bob", name="hardcode"), False),
+    (acl(principal="User:bob", name="hard", pattern=PREFIXED), False)])
+def test_some_topic_when_what_no_rule_is_about_is_everybodys_then_the_name_hardcode_decides_as_in_kafka(
+        authorizer_of: Any, rule: AclBinding, expected: bool) -> None:
+    """Java's Authorizer.authorizeByResourceType asks for a resource of this name."""
+    authorizer = authorizer_of(rule, allow_everyone_if_no_acl_found=True)
+    assert authorizer.authorize_by_resource_type(context(), AclOperation.WRITE, ResourceType.TOPIC) is expected
+
+
 @pytest.mark.parametrize(("changes", "expected"), [
     ({}, "literal prefixed wildcard group"),
     ({"resource_type": TOPIC}, "literal prefixed wildcard"),

@@ -24,6 +24,11 @@ def test_subject_when_no_rule_matches_then_it_has_no_name() -> None:
     assert SslPrincipalMapper("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/").name_of("CN=Duke") is None
 
 
+def test_rule_when_it_names_no_group_of_its_pattern_then_all_that_match_have_one_name() -> None:
+    mapper = SslPrincipalMapper("RULE:^CN=.*,OU=Admins$/admin/U")
+    assert mapper.name_of("CN=Duke,OU=Admins") == mapper.name_of("CN=Java,OU=Admins") == "ADMIN"
+
+
 def test_rule_when_a_slash_or_a_comma_is_in_it_then_it_is_read() -> None:
     assert SslPrincipalMapper(r"RULE:^CN=([^,\/]*),O=a\/b$/$1,x/").name_of("CN=Duke,O=a/b") == "Duke,x"
 
