@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -161,7 +162,7 @@ def test_login_when_a_function_is_called_then_it_sees_the_request_and_may_answer
 
 @pytest.mark.parametrize("what", ["error", "close", "hold", "torn"])
 def test_session_when_its_renewal_meets_a_fault_then_it_is_as_with_the_first_login(
-        start_broker: StartBroker, what: str) -> None:
+        start_broker: StartBroker, caplog: pytest.LogCaptureFixture, what: str) -> None:
     """A token that ends in the middle could not be told."""
     broker = start_broker(config={**SETTINGS, "connections.max.reauth.ms": 3_600_000})
     with connect(broker) as client, connect(broker) as other:
@@ -185,6 +186,8 @@ def test_session_when_its_renewal_meets_a_fault_then_it_is_as_with_the_first_log
         else:
             assert what == "close" or len(client.receive_bytes(6)) == 6
             assert client.is_closed()
+    broker.stop()  # all that the network thread has to say is said
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 def test_session_when_the_clock_has_passed_its_end_then_its_next_request_ends_the_connection(
