@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyproducer import KafkaError
-from pyproducer.protocol.apis import ApiKeys
 from tests.simulation.faults import Faults, Scripted
 from tests.simulation.model_broker import ModelCluster
 from tests.simulation.plan import Parameters
@@ -109,17 +108,15 @@ class Finale:
         if known_of.leader_epoch != place.leader_epoch:
             return  # the same node leads again, and the client has not heard of that
         other = next(node_id for node_id in cluster.nodes if node_id != place.leader_id)
-        refusal = other, ApiKeys.PRODUCE, _NOT_LEADER
-        known = set(cluster.refused_by)
-        cluster.refused_by.discard(refusal)
+        handed = self._faults.ledger.handed
+        before = len(handed)
         script = self._faults.script
         script.setdefault((self._topic, 0), deque()).append(Scripted(_NOT_LEADER, hint=(other, place.leader_epoch)))
         self._send(producer)
         self._checks["old hints"] += not script.pop((self._topic, 0))
-        if refusal in cluster.refused_by:
+        if any(one.node_id == other for one in handed[before:]):
             self.wrong.append(f"node {other} leads {self._topic}-0, says a hint of the epoch {place.leader_epoch}, "
                               "which is known to be another's, and it was sent a batch")
-        cluster.refused_by |= known
 
     def _play_new_topic(self, producer: Any) -> None:
         props = self._parameters.props

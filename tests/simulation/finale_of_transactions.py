@@ -131,6 +131,8 @@ class FinaleOfTransactions:
             self._caller.sleep_ms(_SHORT_MS)
         self._caller.call("abort_transaction", producer.abort_transaction, told)
         self._caller.join(thread)
+        while self._faults.is_nobody_there:
+            self._caller.sleep_ms(_SHORT_MS)
         if not isinstance(raised[0], TransactionAbortedError):
             self._complain(f"prepare_transaction() waited, an abort came, and it came to {raised[0]!r}")
         return True

@@ -700,7 +700,7 @@ class World:
             for node, talk in manners.conversations.items():
                 if talk.has_versions:
                     self.report.checks["markers at rest"] += 1
-                    if talk.gone:
+                    if talk.gone and not talk.unanswered:  # of a connection that fell silent nothing more is heard
                         self.report.wrong.append(f"at rest {len(talk.gone)} requests to node {node} are not known to "
                                                  "have come to it")
 
