@@ -145,7 +145,7 @@ class JwksTokenValidator:
                 options={"require": ["exp", "iat"], "verify_iat": False, "verify_exp": False, "verify_nbf": False})
         except self._jwt.PyJWTError as error:
             why = f"Could not validate the access token: {error}"
-        except (ValueError, TypeError, OverflowError) as error:  # claims of a kind that nobody has thought of
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:  # claims that nobody has thought of
             why = f"Could not validate the access token: {type(error).__name__}"
         if claims is None:
             raise TokenRefusedError(why)
@@ -173,7 +173,7 @@ class JwksTokenValidator:
     def _key_of(self, token: str) -> Any:
         try:
             key_id = self._jwt.get_unverified_header(token).get("kid")
-        except self._jwt.PyJWTError:
+        except (self._jwt.PyJWTError, RecursionError):  # a header of a thousand lists; PyJWT tells so in newer releases
             key_id = None
             is_jwt = False
         else:

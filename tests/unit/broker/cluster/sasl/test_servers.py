@@ -363,7 +363,7 @@ def test_signed_token_when_an_audience_is_expected_then_only_tokens_for_it_are_t
         checked.validate(signed(aud=audience))
 
 
-@pytest.mark.parametrize("kind", [ValueError, TypeError, OverflowError])
+@pytest.mark.parametrize("kind", [ValueError, TypeError, OverflowError, RecursionError])
 def test_signed_token_when_pyjwt_fails_on_it_in_an_unforeseen_way_then_it_is_refused_without_the_words(
         started: Any, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]) -> None:
     checked = started(Provider(jwks(one=RSA_KEY)))
@@ -374,6 +374,22 @@ def test_signed_token_when_pyjwt_fails_on_it_in_an_unforeseen_way_then_it_is_ref
     monkeypatch.setattr(jwt, "decode", fail)
     with pytest.raises(TokenRefusedError, match=f"^Could not validate the access token: {kind.__name__}$"):
         checked.validate(signed(aud=None))
+
+
+def test_signed_token_when_its_header_is_nested_without_end_then_it_is_no_jwt(
+        started: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyJWT 2.8 lets the parser's RecursionError through, which ended the connection without an answer."""
+    checked = started(Provider(jwks(one=RSA_KEY)))
+    deep = base64.urlsafe_b64encode(b"[" * 2000).decode()
+    with pytest.raises(TokenRefusedError, match="It is no JWT"):
+        checked.validate(f"{deep}.e30.eHg")
+
+    def fail(_token: str) -> None:
+        raise RecursionError("maximum recursion depth exceeded")
+
+    monkeypatch.setattr(jwt, "get_unverified_header", fail)
+    with pytest.raises(TokenRefusedError, match="It is no JWT"):
+        checked.validate(f"{deep}.e30.eHg")
 
 
 def test_validator_when_it_is_closed_before_it_is_started_or_twice_then_nothing_happens(started: Any) -> None:
