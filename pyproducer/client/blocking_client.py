@@ -42,7 +42,6 @@ from pyproducer.common.errors import (
     CorrelationIdMismatchError,
     DisconnectedError,
     KafkaTimeoutError,
-    RemoteProtocolError,
 )
 from pyproducer.network.channel import ChannelPhase, ChannelState, KafkaChannel
 from pyproducer.network.channel_builder import ChannelBuilder
@@ -219,6 +218,7 @@ class BlockingClient:
         self._numbers = itertools.count()
         self._received: defaultdict[str, deque[NetworkReceive]] = defaultdict(deque)
         self._ended: dict[str, ChannelState] = {}
+        self._places: dict[str, tuple[str, int]] = {}
 
     def __enter__(self) -> BlockingClient:
         return self
@@ -290,6 +290,7 @@ class BlockingClient:
             is_advertised: A broker told the name.
         """
         connection_id = f"{where}-{next(self._numbers)}"
+        self._places[connection_id] = host, address.address[1]
         attempt = self._attempt(connection_id, host, where, address, is_advertised)
         if attempt.failure is not None and attempt.failure.phase == TLS and type(
                 attempt.failure.error) is DisconnectedError:
@@ -321,6 +322,16 @@ class BlockingClient:
             return Attempt(connection_id, connect_failure(where, address, end.error))
         return Attempt(connection_id, authentication_failure(
             where, end.error, refused=end.phase is ChannelPhase.AUTHENTICATION_FAILED, is_advertised=is_advertised))
+
+    def renewed(self, connection: Connection) -> Connection:
+        """Return a connection, or another one to the same broker where it has ended.
+
+        Raises:
+            KafkaError: As connect_to_any. Not sent.
+        """
+        if connection.connection_id not in self._ended:
+            return connection
+        return self.connect(*self._places[connection.connection_id])
 
     def channel(self, connection_id: str) -> KafkaChannel | None:
         """Return an open connection's channel, to look at; None when it has ended."""
@@ -383,7 +394,19 @@ class BlockingClient:
 
     def _exchange_all(self, connection_id: str, where: str, api_key: ApiKeys, version: int,
                       bodies: Sequence[Mapping[str, Any]]) -> list[Struct]:
-        """Send requests of one API, each once the one before is written; then read as many answers."""
+        """Send requests of one API, each once the one before is written; then read as many answers.
+
+        Whatever ends that in the middle leaves a connection of no use: what comes on it may be the answer to anything.
+        """
+        try:
+            return self._exchange_each(connection_id, where, api_key, version, bodies)
+        except BaseException as error:
+            if connection_id not in self._ended:
+                self._close(connection_id, error)
+            raise
+
+    def _exchange_each(self, connection_id: str, where: str, api_key: ApiKeys, version: int,
+                       bodies: Sequence[Mapping[str, Any]]) -> list[Struct]:
         correlation_ids: list[int] = []
         received_before = self._selector.bytes_read
         send: NetworkSend | None = None
@@ -395,26 +418,21 @@ class BlockingClient:
                                build_request(api_key, version, correlation_ids[-1], self._client_id, body))
             if connection_id not in self._ended:
                 self._selector.send(send)
-        try:
-            return [self._read_answer(connection_id, where, api_key, version, correlation_id, received_before)
-                    for correlation_id in correlation_ids]
-        except RemoteProtocolError as error:
-            self._close(connection_id, error)  # whatever comes on it now may be the answer to something else
-            raise
+        return [self._read_answer(connection_id, where, api_key, version, correlation_id, received_before)
+                for correlation_id in correlation_ids]
 
     def _await_answer(self, connection_id: str, where: str, api_key: ApiKeys, version: int,
                       is_done: Callable[[], bool]) -> None:
         if not self._wait(connection_id, is_done):
-            error = KafkaTimeoutError(f"{where} did not answer {api_key.name} v{version} within {self._timeout_s} s",
-                                      phase="request", outcome="unknown")
-            self._close(connection_id, error)
-            raise error
+            raise KafkaTimeoutError(f"{where} did not answer {api_key.name} v{version} within {self._timeout_s} s",
+                                    phase="request", outcome="unknown")
 
-    def _close(self, connection_id: str, why: Exception) -> None:
-        """End a connection; who goes on to ask on it is told why."""
-        self._selector.close(connection_id)
+    def _close(self, connection_id: str, why: BaseException) -> None:
+        """End a connection; who goes on to ask on it is told why. First that is noted: it may be interrupted, too."""
         self._ended[connection_id] = ChannelState(ChannelPhase.LOCAL_CLOSE, DisconnectedError(
-            f"The connection was given up: {why}"))
+            f"The connection was given up: {str(why) or repr(why)}"))
+        self._received.pop(connection_id, None)
+        self._selector.close(connection_id)
 
     def _read_answer(self, connection_id: str, where: str, api_key: ApiKeys, version: int, correlation_id: int,
                      received_before: int) -> Struct:

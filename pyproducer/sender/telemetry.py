@@ -11,7 +11,6 @@ Source:  KIP-714; Java ClientTelemetryReporter (4.1).
 
 from __future__ import annotations
 
-import contextlib
 import random
 import uuid
 from collections.abc import Callable, Mapping
@@ -222,8 +221,13 @@ def _compressors() -> dict[int, Compressor]:
     """Return the codecs that are here, by number; their packages are loaded then, by the caller's thread."""
     found: dict[int, Compressor] = {}
     for number, name in _NAMES.items():
-        with contextlib.suppress(ConfigError):  # its package is not here
+        try:
             compressor = compressor_for(name, None)
             compressor.compress(b"")
-            found[number] = compressor
+        except ConfigError:
+            continue  # its package is not here
+        except Exception as error:  # it is here, and broken: nobody asked for it
+            log.info("%s is not used for metrics: %r", name, error)
+            continue
+        found[number] = compressor
     return found

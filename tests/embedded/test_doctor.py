@@ -297,6 +297,18 @@ def test_replicas_when_too_few_are_in_sync_then_told(start_broker: Callable[...,
     assert doctor.at(address, topic="careful", acks="1").exit_status == 0
 
 
+@pytest.mark.parametrize("apis", [("DescribeQuorum",), ("DescribeQuorum", "ListOffsets")])
+def test_question_when_its_answer_makes_no_sense_then_the_next_ones_are_asked_all_the_same(
+        start_broker: Callable[..., EmbeddedBroker], doctor: Doctor, apis: tuple[str, ...]) -> None:
+    """A connection by which that came is closed; that was all-clear, for want of the answer to the question behind."""
+    broker = start_broker(topics={"careful": 1}, config={"min.insync.replicas": 2})
+    for api in apis:
+        broker.faults.on(api).truncate(9, resize=True)
+    report = doctor.at(broker.bootstrap_servers, topic="careful")
+    only_failure(report, "partitions", "min.insync.replicas = 2", "acks=all is refused")
+    assert doctor.at(broker.bootstrap_servers, topic="careful", acks="1").exit_status == 0
+
+
 def test_quota_when_the_broker_asks_for_pauses_then_warned(broker: EmbeddedBroker, doctor: Doctor) -> None:
     fault = broker.faults.on("Metadata").throttle(50)
     report = doctor.of("plain")

@@ -192,7 +192,7 @@ class ClusterSteps:
 
     def _ask(self, api_key: ApiKeys, build: Callable[[int], Mapping[str, Any]],
              broker: Connection | None = None) -> Struct:
-        body = self._client.ask(broker or self._broker, api_key, build).body
+        body = self._client.ask(self._client.renewed(broker or self._broker), api_key, build).body
         self._answer_count += 1
         self._throttle_ms = max(self._throttle_ms, body.get("throttle_time_ms", 0))
         return body

@@ -36,6 +36,7 @@ def ask_only(client: BlockingClient, leader: Connection, clock: Clock, report: R
     """Measure the answers of a broker."""
     waits_ms = []
     try:
+        leader = client.renewed(leader)
         for _ in range(_PINGS):
             began_ms = clock.now_ms()
             client.ask(leader, ApiKeys.METADATA, lambda _version: {"topics": [], "allow_auto_topic_creation": False})

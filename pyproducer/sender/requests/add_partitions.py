@@ -20,10 +20,11 @@ from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ApiError, KafkaError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender.requests.own_request import CoordinatorKey, OwnRequest, Reaction
+from pyproducer.transaction.transaction_errors import is_fatal
 from pyproducer.transaction.transaction_manager import TransactionManager
 from pyproducer.transaction.transactions import OpenTransaction, Transactions
 
-# What ends the producer where its coordinator says so, beside transaction_errors.FATAL_CODES: of a record it does not.
+# What ends the producer where its coordinator says so, and of a record does not; it says nothing of the partition.
 _FATAL_HERE = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 
 
@@ -93,7 +94,7 @@ class AddPartitionsToTxn(OwnRequest):
             if reaction is not None:
                 self._transaction.is_known_there |= error.code != ErrorCode.CONCURRENT_TRANSACTIONS  # perhaps
                 return reaction
-            if error.code in _FATAL_HERE:
+            if error.code in _FATAL_HERE or is_fatal(error):
                 self._transactions.on_fatal_error(error)
                 return Reaction.DONE
         if failures:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,14 +19,20 @@ from pyproducer.common.errors import (
     RemoteProtocolError,
 )
 from pyproducer.network.channel_builder import PlaintextChannelBuilder
+from pyproducer.network.send import NetworkSend
 from pyproducer.protocol.apis import ApiKeys
 from tests.support.patience import GIVE_UP_S
 from tests.unit.client.mock_selector import Request, encode
 from tests.unit.client.scripted_cluster import ScriptedCluster
-from tests.unit.client.tiny_server import TinyServer
+from tests.unit.client.tiny_server import TinyServer, _frames
 
 CLOCK = SystemClock()
 ID = "till-7"
+
+
+def about_brokers(_version: int) -> Mapping[str, Any]:
+    """A question about brokers alone."""
+    return {"topics": []}
 
 
 class OneNode:
@@ -99,3 +107,57 @@ def test_ask_when_the_one_before_was_not_answered_in_time_then_its_connection_is
             client.ask(connection, ApiKeys.METADATA, lambda _version: {"topics": []})
         with pytest.raises(DisconnectedError, match=r"was given up: .* did not answer METADATA"):
             client.ask(connection, ApiKeys.METADATA, lambda _version: {"topics": []})
+
+
+class AllAtOnce(TinyServer):
+    """Answers the first three questions together, the second one cut short; and all others, one by one."""
+
+    def _serve(self, sock: socket.socket) -> None:
+        cluster, held = ScriptedCluster(1), [b""]
+        with contextlib.suppress(OSError), sock:
+            for request in _frames(sock):
+                answer = cluster(request)
+                assert isinstance(answer, dict)
+                payload = encode(request, answer)
+                if request.api_key is ApiKeys.METADATA:
+                    held.append(payload[:-1] if len(held) == 2 else payload)
+                    if len(held) < 4:
+                        continue
+                    payload = held.pop()
+                    sock.sendall(b"".join(len(each).to_bytes(4, "big") + each for each in held[1:]))
+                    held = [b""] * 9
+                sock.sendall(len(payload).to_bytes(4, "big") + payload)
+
+
+def test_ask_all_when_the_second_of_three_answers_makes_no_sense_then_the_third_answers_nothing_any_more() -> None:
+    with AllAtOnce() as server, blocking_client() as client:
+        connection = client.connect("127.0.0.1", server.port)
+        with pytest.raises(RemoteProtocolError):
+            client.ask_all(connection, ApiKeys.METADATA, [about_brokers] * 3)
+        for _ in range(2):
+            with pytest.raises(DisconnectedError, match="was given up: "):
+                client.ask(connection, ApiKeys.METADATA, about_brokers)
+        another = client.renewed(connection)
+        assert another.connection_id != connection.connection_id
+        assert client.renewed(another) is another
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_ask_when_it_was_interrupted_while_it_sent_then_its_connection_is_of_no_use_any_more(
+        monkeypatch: pytest.MonkeyPatch, is_late: bool) -> None:
+    with TinyServer(ScriptedCluster(1)) as server, blocking_client() as client:
+        connection = client.connect("127.0.0.1", server.port)
+        send = client._selector.send
+
+        def interrupted(frame: NetworkSend) -> None:
+            if is_late:
+                send(frame)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as pressed:
+            pressed.setattr(client._selector, "send", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                client.ask(connection, ApiKeys.METADATA, about_brokers)
+        with pytest.raises(DisconnectedError, match="was given up: KeyboardInterrupt"):
+            client.ask(connection, ApiKeys.METADATA, about_brokers)
+        assert client.ask(client.renewed(connection), ApiKeys.METADATA, about_brokers).body["brokers"]

@@ -21,6 +21,8 @@ from pyproducer.network.wakeup import Wakeup
 from pyproducer.observe import otlp
 from pyproducer.producer import wiring
 from pyproducer.producer.surroundings import Surroundings
+from pyproducer.record.compression import Compressor
+from pyproducer.sender import telemetry
 
 PROPS = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -123,6 +125,22 @@ def test_messages_of_telemetry_when_their_package_cannot_be_loaded_then_nothing_
         producer.client_instance_id(0)
     (line,) = [record for record in caplog.records if "Descriptors cannot be created" in record.getMessage()]
     assert line.levelname == ("WARNING" if wanted else "INFO")
+
+
+@pytest.mark.parametrize("error", [OSError, RuntimeError, AttributeError, TypeError])
+def test_codec_when_its_package_is_broken_then_who_does_not_want_it_has_a_producer_all_the_same(
+        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: type[Exception]) -> None:
+    compressor_for = telemetry.compressor_for
+
+    def broken(name: str, level: int | None) -> Compressor:
+        if name == "zstd":
+            raise error("a symbol is missing")
+        return compressor_for(name, level)
+
+    monkeypatch.setattr(telemetry, "compressor_for", broken)
+    with caplog.at_level(logging.INFO):
+        KafkaProducer(PROPS).close()
+    assert "zstd is not used for metrics: " in caplog.text
 
 
 @pytest.mark.parametrize("module", ["coordinator", "transaction_admin"])

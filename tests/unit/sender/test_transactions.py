@@ -507,6 +507,27 @@ def test_add_partitions_when_its_answer_is_lost_then_the_next_transaction_gets_a
     assert (producer.state, pending.error) == (READY, None)
 
 
+@pytest.mark.parametrize("fatal", [47, 48, 49, 53, 90])
+@pytest.mark.parametrize(("codes", "is_fatal"), [
+    (("fatal",), True), (("fatal", 3), True), (("fatal", 14), True), (("fatal", 51), True), (("fatal", 55), True),
+    ((29, "fatal"), True), ((55, "fatal"), True), ((3, "fatal"), False), ((51, "fatal"), False)])
+def test_add_partitions_when_one_is_told_what_ends_the_producer_then_nothing_beside_it_hides_that(
+        fatal: int, codes: tuple[Any, ...], is_fatal: bool) -> None:
+    """Behind what passes it is seen in the answer to the next request."""
+    producer = SteppedTransactions(level=1)
+    producer.begin()
+    for partition in range(len(codes)):
+        producer.append(partition)
+    producer.turn()
+    told = [fatal if code == "fatal" else code for code in codes]
+    producer.client.answer({"throttle_time_ms": 0, "results_by_topic_v3_and_below": [
+        {"name": topic["name"], "results_by_partition": [
+            {"partition_index": index, "partition_error_code": told[index]} for index in topic["partitions"]]}
+        for topic in producer.client.body_of(producer.own)["v3_and_below_topics"]]}, request=producer.own,
+        received_ms=producer.clock.now_ms())
+    assert (producer.state is TransactionState.FATAL_ERROR) is is_fatal
+
+
 def test_abort_when_nothing_was_added_for_certain_then_an_invalid_state_is_no_failure() -> None:
     producer = SteppedTransactions(level=0)
     producer.begin()

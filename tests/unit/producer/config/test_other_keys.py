@@ -191,7 +191,7 @@ SERIALIZERS = """
     json.default.property.inclusion json.fail.invalid.schema json.fail.unknown.properties json.indent.output
     json.oneof.for.nullables json.schema.spec.version json.write.dates.iso8601 key.schema.id.deserializer
     key.schema.id.serializer key.subject.name.strategy latest.cache.size latest.cache.ttl.sec
-    latest.compatibility.strict max.retries max.schemas.per.subject normalize.schemas propagate.schema.tags proxy.host
+    latest.compatibility.strict max.schemas.per.subject normalize.schemas propagate.schema.tags proxy.host
     proxy.port reference.lookup.only reference.subject.name.strategy request.header.Authorization retries.max.wait.ms
     retries.wait.ms rule.actions rule.executors rule.executors._default_.param.secret.access.key
     rule.service.loader.enable schema.format schema.reflection schema.registry.basic.auth.user.info
