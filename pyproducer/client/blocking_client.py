@@ -17,7 +17,7 @@ import math
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -398,12 +398,9 @@ class BlockingClient:
 
         Whatever ends that in the middle leaves a connection of no use: what comes on it may be the answer to anything.
         """
-        try:
+        with ExitStack() as end:
+            end.push(partial(self._on_end, connection_id))
             return self._exchange_each(connection_id, where, api_key, version, bodies)
-        except BaseException as error:
-            if connection_id not in self._ended:
-                self._close(connection_id, error)
-            raise
 
     def _exchange_each(self, connection_id: str, where: str, api_key: ApiKeys, version: int,
                        bodies: Sequence[Mapping[str, Any]]) -> list[Struct]:
@@ -427,11 +424,17 @@ class BlockingClient:
             raise KafkaTimeoutError(f"{where} did not answer {api_key.name} v{version} within {self._timeout_s} s",
                                     phase="request", outcome="unknown")
 
-    def _close(self, connection_id: str, why: BaseException) -> None:
-        """End a connection; who goes on to ask on it is told why. First that is noted: it may be interrupted, too."""
+    def _on_end(self, connection_id: str, _kind: type[BaseException] | None, why: BaseException | None,
+                _trace: TracebackType | None) -> None:
+        """End a connection whose exchange was ended by an error; who goes on to ask on it is told by which."""
+        if why is None:
+            return
+        self._received.pop(connection_id, None)  # what came behind it answers nothing any more
+        if connection_id in self._ended:
+            return
+        # First that is noted: what comes now may be interrupted, too.
         self._ended[connection_id] = ChannelState(ChannelPhase.LOCAL_CLOSE, DisconnectedError(
             f"The connection was given up: {str(why) or repr(why)}"))
-        self._received.pop(connection_id, None)
         self._selector.close(connection_id)
 
     def _read_answer(self, connection_id: str, where: str, api_key: ApiKeys, version: int, correlation_id: int,
