@@ -52,6 +52,7 @@ def in_manual_time(facades: Facades, **props: Any) -> tuple[Facade, CallerWaits]
 def test_client_instance_id_when_no_broker_gives_one_then_it_waits_max_block_ms_or_what_is_given(
         facades: Facades, monkeypatch: pytest.MonkeyPatch, timeout_s: float | None, waited_ms: int) -> None:
     monkeypatch.setattr(otlp, "is_available", lambda: True)  # no broker asks for what its messages are for
+    monkeypatch.setattr(otlp, "load", lambda: None)
     facade, waits = in_manual_time(facades, **{"max.block.ms": 700})
     waits.at(10_000, partial(pytest.fail, "it waits on"))
     with waits, pytest.raises(KafkaTimeoutError, match="No broker gave this producer an id") as caught:

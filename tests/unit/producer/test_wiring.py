@@ -118,6 +118,7 @@ def test_messages_of_telemetry_when_their_package_cannot_be_loaded_then_nothing_
     def load() -> None:
         raise TypeError("Descriptors cannot be created directly")
 
+    monkeypatch.setattr(otlp, "is_available", lambda: True)
     monkeypatch.setattr(otlp, "load", load)
     with (caplog.at_level(logging.INFO),
           KafkaProducer({**PROPS, **({"enable.metrics.push": True} if wanted else {})}) as producer,
@@ -137,6 +138,8 @@ def test_codec_when_its_package_is_broken_then_who_does_not_want_it_has_a_produc
             raise error("a symbol is missing")
         return compressor_for(name, level)
 
+    monkeypatch.setattr(otlp, "is_available", lambda: True)
+    monkeypatch.setattr(otlp, "load", lambda: None)
     monkeypatch.setattr(telemetry, "compressor_for", broken)
     with caplog.at_level(logging.INFO):
         KafkaProducer(PROPS).close()
