@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -12,14 +11,6 @@ from pyproducer.protocol.apis import ApiKeys
 from tests.unit.broker.apis.stage import ApiStage
 
 OFTEN = 20
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[ApiStage]:
-    made = ApiStage(tmp_path)
-    made.state.topic_life.create_topic("orders", 1, {})
-    yield made
-    made.close()
 
 
 def look_for(stage: ApiStage, group_id: str, times: int = 1, *, key_type: int = 0,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,14 +12,6 @@ from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 from tests.support.raw_client import produce_body
 from tests.unit.broker.apis.stage import ApiStage
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[ApiStage]:
-    made = ApiStage(tmp_path)
-    made.state.topic_life.create_topic("orders", 1, {})
-    yield made
-    made.close()
 
 
 def test_produce_when_a_batch_is_refused_then_the_default_level_shows_what_and_why(
