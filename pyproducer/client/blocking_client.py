@@ -444,8 +444,8 @@ class BlockingClient:
         receive = received.popleft() if received else None
         if receive is None:
             phase, cause, _ = self._ended[connection_id]
-            if phase is ChannelPhase.LOCAL_CLOSE and cause is not None:
-                raise cause
+            if phase is ChannelPhase.LOCAL_CLOSE:
+                raise DisconnectedError(str(cause))  # a new one: it may be asked again and again
             if isinstance(cause, AuthenticationError):  # TLS 1.3: it comes after our half of the handshake
                 raise authentication_failure(where, cause, refused=True).error
             if api_key is ApiKeys.API_VERSIONS:
