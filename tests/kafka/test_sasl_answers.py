@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -87,6 +88,9 @@ SCRIPTS = {
                                    handshake("PLAIN")],
     "token again": [handshake("PLAIN"), token(ALICE), token(ALICE)],
 }
+LOOKING = {int(key).to_bytes(2, "big") for key in (
+    ApiKeys.DESCRIBE_ACLS, ApiKeys.DESCRIBE_USER_SCRAM_CREDENTIALS, ApiKeys.DESCRIBE_CLIENT_QUOTAS)}
+LOOKS = 20
 RULE = {"resource_type": 2, "resource_name": "x", "resource_pattern_type": 3, "principal": "User:x", "host": "*",
         "operation": 3, "permission_type": 3}
 ANY_RULE = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1,
@@ -132,16 +136,29 @@ WITHOUT_SASL = {
 }
 
 
-def play(port: int, script: list[bytes], silence_s: float) -> list[bytes | str]:
-    """Say each frame when the one before is answered; return the answers, and how it ended."""
+def play(port: int, script: list[bytes], silence_s: float,
+         until: list[bytes | str] | None = None) -> list[bytes | str]:
+    """Say each frame when the one before is answered; return the answers, and how it ended.
+
+    A broker of KRaft answers a change when its controller has it, and a look out of what has come to itself by then:
+    with ``until``, what looks is said again until the answer is that one, twenty times at most.
+    """
     heard: list[bytes | str] = []
     with RawClient(("127.0.0.1", port)) as client:
         for frame in script:
-            client.send_frame(frame)
-            try:
-                heard.append(client.receive_frame())
-            except ConnectionEnded:
-                return [*heard, "closed"]
+            looks = LOOKS if until is not None and frame[:2] in LOOKING else 1
+            while looks:
+                client.send_frame(frame)
+                try:
+                    answer = client.receive_frame()
+                except ConnectionEnded:
+                    return [*heard, "closed"]
+                looks -= 1
+                if until is None or until[len(heard):][:1] == [answer]:
+                    break
+                if looks:
+                    time.sleep(0.25)
+            heard.append(answer)
         heard.append("open" if client.is_silent(for_s=silence_s) else "closed")
     return heard
 
@@ -160,7 +177,7 @@ def answers() -> Callable[[str], tuple[list[bytes | str], list[bytes | str]]]:
             heard = {name: (pool.submit(play, ours[0], script, 1.0), pool.submit(play, kafka.proxied_port, script, 1.0))
                      for name, script in SCRIPTS.items()}
         # One after the other: they change the same users and rules.
-        heard_without = {name: (play(ours[1], script, 0.02), play(kafka.port, script, 0.02))
+        heard_without = {name: (of_ours := play(ours[1], script, 0.02), play(kafka.port, script, 0.02, of_ours))
                          for name, script in WITHOUT_SASL.items()}
     found = {name: (of_ours.result(), of_kafka.result()) for name, (of_ours, of_kafka) in heard.items()}
     return {**found, **heard_without}.__getitem__
