@@ -414,10 +414,10 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
                 raise IllegalStateError(f"{self!r} belongs to another event loop, that of its first use: make a "
                                         "producer in each loop, or one KafkaProducer for all threads")
             self._used, self._loop, self._inbox = runtime, loop, inbox
-        life.loop_ident = get_ident()  # each time: a loop may run in another thread than before
-        life.loop_inbox = self._inbox
+        life.loop.ident = get_ident()  # each time: a loop may run in another thread than before
+        life.loop.inbox = self._inbox
         self._pave(runtime.record_sender.road, self._line_of_whole, self._topics_of_part)
-        self._enter_loop(life, self._loop.is_running)
+        self._enter_loop(life.loop, self._loop.is_running)
         return self._inbox
 
     def _with_callbacks_in_loop(self, topic: Any, value: Any, on_completion: Any) -> tuple[Any, Any]:
@@ -498,7 +498,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
                     line, turn = self._move_to_part(turn, topic)
                     continue
                 bell.rearm()  # first: what comes back from now on rings
-                life.loop_bell, life.loop_deadline_ms = bell, began_ms + max_block_ms
+                life.loop.bell, life.loop.deadline_ms = bell, began_ms + max_block_ms
                 try:
                     if type(sent) is tuple:
                         sent = self._producer.send(*sent)
@@ -510,7 +510,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
                             return future  # type: ignore[no-any-return]
                     pool = accumulator.pool_that_lacks(sent.why)
                 finally:
-                    life.loop_bell = life.loop_deadline_ms = None
+                    life.loop.bell = life.loop.deadline_ms = None
                 if is_late:
                     return self._refused(sent, self._why_exhausted())
                 if line is self._line_of_whole and pool is not accumulator.whole_pool:

@@ -180,7 +180,7 @@ class BatchFuture:
         """
         if not self._is_done:
             deadline_ms = self._life.begin_wait("result()", timeout)
-            self._life.run("result()", self._await_end, timeout, deadline_ms)
+            self._life.calls.run("result()", self._await_end, timeout, deadline_ms)
         self._look()
         return self._metadata
 

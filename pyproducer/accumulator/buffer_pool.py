@@ -247,7 +247,7 @@ class BufferPool:
             BufferExhaustedError: A callback cannot wait: it runs on the thread that gives memory back. Not sent.
             LoopWaitError: An event loop cannot wait either. Not sent.
         """
-        if cell is None and self._life.is_on_loop:
+        if cell is None and self._life.loop.is_here:
             raise LoopWaitError(f"No {size_bytes} bytes of buffer.memory are free, and an event loop does not wait for "
                                 f"them: {self.describe()}. Await send(), which waits for its turn, or raise "
                                 "buffer.memory", self, size_bytes)
@@ -295,7 +295,7 @@ class BufferPool:
         """Whether nobody waits before the caller, who may be a task in its place. With the lock held."""
         first = self._first()
         return (first is None or (place is not None and first is place.cell)
-                or (first is self._life.loop_bell and self._life.is_on_loop))
+                or (first is self._life.loop.bell and self._life.loop.is_here))
 
     def _ring_first(self) -> None:
         if self._available() > 0:

@@ -23,11 +23,8 @@ table says of FORKED then goes for the records that were handed over before the 
 In a callback close() moves the life and returns; what would have to wait for the sender thread, on the sender thread,
 raises IllegalStateError.
 
-A signal's handler, or a finalizer, may come in the middle of a call of this producer, and call it again on the same
-thread. There close() begins to close and returns, and every other call raises IllegalStateError: what it interrupted
-has a lock, or a place among those who wait, and goes on only when it returns. So each call that takes a lock or waits
-is noted in `inside` for its thread, and each is refused where its thread is noted. What send() calls of the
-application's (interceptors, serializers, a partitioner) is not inside, nor is a callback.
+What is a call in the middle of another, out of a signal's handler or a finalizer, calls.py says; there close() begins
+to close and returns, and every other call raises IllegalStateError. What an event loop sends with, loop_side.py says.
 
 Road:    beside it; KafkaProducer, the accumulator's waits and the sender's thread ask it.
 Thread:  any; `_lock` guards every move and the deadline. Innermost.
@@ -38,11 +35,13 @@ from __future__ import annotations
 
 import enum
 import threading
-from _thread import LockType, RLock, allocate_lock
+from _thread import RLock
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
+from pyproducer.accumulator.calls import Calls
 from pyproducer.accumulator.delivery_tally import DeliveryTally, NoTally
+from pyproducer.accumulator.loop_side import LoopSide
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import (
     UNKNOWN,
@@ -51,13 +50,11 @@ from pyproducer.common.errors import (
     ProducerClosedError,
     ProducerDeadError,
 )
-from pyproducer.common.loop_inbox import LoopInbox
 from pyproducer.common.timeouts import checked_timeout
-from pyproducer.common.waiting import SYSTEM_LOCKS, Cell, Locks, Waiters, is_owned, release_in_child
+from pyproducer.common.waiting import SYSTEM_LOCKS, Cell, Locks, Waiters, release_in_child
 from pyproducer.hotpath import Role
 
 _NOBODY = 0
-T = TypeVar("T")
 
 
 class LifeState(enum.Enum):
@@ -100,14 +97,10 @@ class Life:
         sender_cpu_clock: The number of the clock of its CPU time; None where there is none, before and after as above.
         cause: Why it died, or None.
         is_over: Whether the sender thread did its last act: every outcome is decided, every part closed.
-        inside: By ident the threads that are in the middle of a call, while they have the lock. Written here only.
+        calls: Which threads are in the middle of a call.
+        loop: The event loop that sends with this producer, if one does.
         futures_lock: Guards what callers add to futures, and what these count, against the sender; innermost.
         can_be_rebuilt: In a child process: whether the producer's next use there gives it another life.
-        loop_ident: The ident of the thread whose event loop sends with this producer, and must not be held up; or 0.
-        loop_inbox: What brings calls into that loop, or None: there done callbacks run.
-        loop_bell: What the task waits in whose record that thread hands over now, or None: it keeps its place in the
-            line for memory from one try to the next.
-        loop_deadline_ms: Until when that record may wait, by the clock; or None.
         on_not_taken: Told of a record that was not taken, and whose future tells so, before the future does.
     """
 
@@ -121,7 +114,6 @@ class Life:
         self.sender_cpu_clock: int | None = None
         self.cause: BaseException | None = None
         self.is_over: bool = False
-        self.inside: dict[int, LockType] = {}
         self.can_be_rebuilt: bool = False
         self.role: Role = Role()
         self.take_turn: Callable[[Any, int | None], None] | None = None
@@ -129,10 +121,8 @@ class Life:
         self._lock = locks.rlock()  # a finalizer may close in the middle of a move
         # One for all: it is held for a moment, and can be asked for, whichever future it is about.
         self.futures_lock: RLock = locks.rlock()
-        self.loop_ident: int = _NOBODY
-        self.loop_inbox: LoopInbox | None = None
-        self.loop_bell: object | None = None
-        self.loop_deadline_ms: int | None = None
+        self.calls: Calls = Calls(self.futures_lock)
+        self.loop: LoopSide = LoopSide()
         self.on_not_taken: Callable[[Any], None] = _nothing
         self._force_at_ms: int | None = None
         self._closed_by = ""
@@ -156,14 +146,6 @@ class Life:
     def is_on_sender_thread(self) -> bool:
         """Whether the current thread takes the sender's turns: it is in a callback, or in a signal's handler."""
         return threading.get_ident() in (self.sender_ident, self.role.caller)
-
-    @property
-    def is_on_loop(self) -> bool:
-        """Whether the current thread's event loop sends with this producer, and runs: nothing may hold it up."""
-        if self.loop_ident == _NOBODY or threading.get_ident() != self.loop_ident:
-            return False
-        inbox = self.loop_inbox
-        return inbox is not None and inbox.loop_runs
 
     # Moves.
 
@@ -214,16 +196,14 @@ class Life:
         self.can_be_rebuilt = rebuilds and self.is_open
         self._is_closed_in_child = rebuilds and not self.is_open
         self.state = LifeState.FORKED
-        self.sender_ident = self.loop_ident = _NOBODY
+        self.sender_ident = _NOBODY
+        self.loop.leave()
         self.sender_cpu_clock = None
         self._over.ring()
 
     def release_locks_in_child(self) -> None:
         """In a child process: release what another thread held; of a life that is over, too, whose futures are left."""
-        own = self.inside.pop(threading.get_ident(), None)
-        self.inside.clear()  # the others are not here, and a thread that begins here may get an ident of theirs
-        if own is not None:
-            self.inside[threading.get_ident()] = own
+        self.calls.forget_others()
         release_in_child(self._lock)
         release_in_child(self.futures_lock)
         self.tally.on_forked()
@@ -286,7 +266,7 @@ class Life:
             ValueError: The timeout is NaN.
         """
         self.ensure_may_wait(call)
-        if self.loop_ident and self.is_on_loop and timeout != 0:
+        if self.loop.is_here and timeout != 0:
             raise IllegalStateError(f"{call} would hold up the event loop of this producer: await it")
         longest = None if timeout is None else checked_timeout(timeout)
         return None if longest is None else self._clock.now_ms() + int(longest * 1000)
@@ -307,43 +287,6 @@ class Life:
         if self.is_forked:
             raise self._forked()
         return has_opened
-
-    # Calls in the middle of others.
-
-    def run(self, call: str, step: Callable[..., T], *arguments: Any) -> T:
-        """Do what a call does that takes locks, or waits, and note meanwhile that the current thread is inside.
-
-        It is so while it has the lock that is noted, which is its alone: that is taken and released by `with`, in one
-        step for whatever comes from outside.
-
-        Args:
-            call: Its name, for the error.
-            step: What it does.
-            arguments: The step's.
-
-        Raises:
-            IllegalStateError: The thread is inside: this is a signal's handler, a finalizer. Nothing was sent.
-        """
-        if self.is_inside_call:
-            raise self.nested(call)
-        ident, note = threading.get_ident(), allocate_lock()
-        try:
-            with note:
-                self.inside[ident] = note  # now: a note that nobody has is taken for one that was left
-                return step(*arguments)
-        finally:
-            self.inside.pop(ident, None)
-
-    @property
-    def is_inside_call(self) -> bool:
-        """Whether the current thread is in a signal's handler, or a finalizer, in the middle of a call."""
-        ident = threading.get_ident()
-        note = self.inside.get(ident)
-        if note is not None:
-            if note.locked():
-                return True
-            self.inside.pop(ident, None)  # who was interrupted twice did not
-        return is_owned(self.futures_lock)  # what is done with futures is not noted: it may be asked for in a call
 
     # What is allowed.
 
@@ -367,7 +310,7 @@ class Life:
             ForkedProducerError: This is a child process: nothing would end the wait.
         """
         if (self.state is LifeState.FORKED or threading.get_ident() in (self.sender_ident, self.role.caller)
-                or self.is_inside_call):
+                or self.calls.is_nested):
             hindrance = self._hindrance(call)
             hindrance.outcome = UNKNOWN  # the records that it asks for go their way, a child's in the parent
             raise hindrance
@@ -378,14 +321,7 @@ class Life:
         if self.is_on_sender_thread and not self.role.caller:
             return IllegalStateError(f"{call} inside a callback would wait for itself: callbacks run on the producer's "
                                      "own thread, which does the work that it waits for. Call it from another thread")
-        return self.nested(call)
-
-    @staticmethod
-    def nested(call: str) -> IllegalStateError:
-        """Return the error for a call out of a signal's handler, or a finalizer, in the middle of a call of ours."""
-        return IllegalStateError(f"{call} was called in the middle of another call of this producer, by a signal's "
-                                 "handler or a finalizer on the same thread, and would wait for what it interrupted: "
-                                 "set a flag there, and act on it in the main program")
+        return self.calls.nested(call)
 
     def refusal(self) -> IllegalStateError:
         """Return the error for a call that the state does not allow."""

@@ -161,7 +161,7 @@ class ProduceRequestResult:
             return outcome
         life = outcome._life
         deadline_ms = life.begin_wait("result()", timeout)
-        return life.run("result()", self._await_outcome, future, timeout, deadline_ms)
+        return life.calls.run("result()", self._await_outcome, future, timeout, deadline_ms)
 
     def _await_outcome(self, future: FutureRecordMetadata, timeout: float | None,
                        deadline_ms: int | None) -> ProduceRequestResult:
@@ -198,7 +198,7 @@ class ProduceRequestResult:
         """
         ensure_callable(fn, "a done callback")
         outcome = future._result
-        inbox = outcome._life.loop_inbox
+        inbox = outcome._life.loop.inbox
         if inbox is not None and type(fn) is not Wake:
             fn = partial(_call_in_loop, inbox, fn)
         if outcome._life.is_forked and not outcome.is_set:
@@ -277,9 +277,9 @@ class ProduceRequestResult:
         outcome: ProduceRequestResult = future._result
         life = outcome._life
         # In the loop that sends no signal's handler awaits in the middle of a send(): a loop does not run in another.
-        if not outcome.is_set and (life.is_forked or not life.is_on_loop):
+        if not outcome.is_set and (life.is_forked or not life.loop.is_here):
             life.ensure_may_wait("await")
-        wake = Wake(life.loop_inbox)
+        wake = Wake(life.loop.inbox)
         self._add_done_callback(future, wake)
         # Once for all tasks of this turn of the loop: their records go together, and the sender is woken once.
         wake.inbox.call_after_turn(outcome.on_wait)

@@ -262,7 +262,7 @@ class RecordAccumulator:
     def _run(self, call: str, owner: Partition, attempt: Callable[[Place | None], Appended | int],
              max_block_ms: int) -> Appended:
         self.ensure_in_no_step(call, owner.lock)
-        appended: Appended = self._life.run(call, self._append, owner, attempt, max_block_ms)
+        appended: Appended = self._life.calls.run(call, self._append, owner, attempt, max_block_ms)
         return appended
 
     def ensure_takes_records(self, within: OpenTransaction | None) -> None:
@@ -288,7 +288,7 @@ class RecordAccumulator:
         life = self._life
         if life.is_on_sender_thread and any(map(is_owned, (
                 *locks, self._pool.lock, self.waiting.lock, self.waiting.memory.lock))):
-            raise life.nested(call)
+            raise life.calls.nested(call)
 
     def _append(self, partition: Partition, attempt: Callable[[Place | None], Appended | int],
                 max_block_ms: int) -> Appended:

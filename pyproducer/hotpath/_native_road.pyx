@@ -578,7 +578,7 @@ cdef class AsyncProducerBase:
     cdef Road road
     cdef object line
     cdef object topics_in_line
-    cdef object life
+    cdef object loop_side
     cdef object loop_runs
     cdef object __weakref__
 
@@ -587,21 +587,21 @@ cdef class AsyncProducerBase:
         self.road = road
         self.line = line
         self.topics_in_line = topics_in_line
-        self.life = None  # until it enters a loop
+        self.loop_side = None  # until it enters a loop
 
-    def _enter_loop(self, life, loop_runs):
+    def _enter_loop(self, loop_side, loop_runs):
         """Belong to a loop."""
         self.loop_runs = loop_runs
-        self.life = life
+        self.loop_side = loop_side
 
     def _is_bound(self):
         """Whether the loop that it belongs to runs in this thread."""
         return self.is_at_home()
 
     cdef bint is_at_home(self) except -1:
-        if self.life is None:
+        if self.loop_side is None:
             return False
-        cdef unsigned long ident = self.life.loop_ident
+        cdef unsigned long ident = self.loop_side.ident
         return ident == PyThread_get_thread_ident() and self.loop_runs()
 
     def _send_at_once(self, topic, value, key, partition, timestamp, headers, on_completion):

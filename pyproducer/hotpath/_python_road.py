@@ -403,31 +403,31 @@ class AsyncProducerBase:
     Thread:  the event loop's.
     """
 
-    __slots__ = ("__weakref__", "_life", "_line", "_loop_runs", "_road", "_topics_in_line")
+    __slots__ = ("__weakref__", "_line", "_loop_runs", "_loop_side", "_road", "_topics_in_line")
 
     def _pave(self, road: Road, line: Sized, topics_in_line: Sized) -> None:
         """Say where records go, and what has something in it where tasks wait for memory."""
         self._road = road
         self._line = line
         self._topics_in_line = topics_in_line
-        self._life: KnowsLoop | None = None
+        self._loop_side: KnowsLoop | None = None
         self._loop_runs: Callable[[], bool] = bool
 
-    def _enter_loop(self, life: KnowsLoop, loop_runs: Callable[[], bool]) -> None:
+    def _enter_loop(self, loop_side: KnowsLoop, loop_runs: Callable[[], bool]) -> None:
         """Belong to a loop.
 
         Args:
-            life: Knows in which thread it runs; in a child process it knows none any more.
+            loop_side: Knows in which thread it runs; in a child process it knows none any more.
             loop_runs: Whether it does. The running loop itself is not asked for: until Python 3.12 that is a system
                 call, for the process's id.
         """
         self._loop_runs = loop_runs
-        self._life = life
+        self._loop_side = loop_side
 
     def _is_bound(self) -> bool:
         """Whether the loop that it belongs to runs in this thread."""
-        life = self._life
-        return life is not None and life.loop_ident == get_ident() and self._loop_runs()
+        side = self._loop_side
+        return side is not None and side.ident == get_ident() and self._loop_runs()
 
     def _send_at_once(self, topic: Any, value: Any, key: Any, partition: int | None, timestamp: Any, headers: Any,
                       on_completion: Any) -> Any:
@@ -461,7 +461,7 @@ class AsyncProducerBase:
         try:
             sent = self._send_at_once(topic, value, key, partition, timestamp, headers, on_completion)
         except AttributeError:
-            if hasattr(self, "_life"):
+            if hasattr(self, "_loop_side"):
                 raise  # of a serializer, say
             raise RuntimeError("this producer was never made: its __init__ did not run, or raised") from None
         if type(sent) is FutureRecordMetadata:

@@ -73,13 +73,13 @@ class Upcalls(Protocol):
 
 
 class KnowsLoop(Protocol):
-    """What AsyncProducerBase asks of the producer's life; Life in accumulator/life.py.
+    """What AsyncProducerBase asks of the producer's event loop; LoopSide in accumulator/loop_side.py.
 
     Attributes:
-        loop_ident: The ident of the thread whose event loop sends with this producer, or 0.
+        ident: The ident of the thread whose event loop sends with this producer, or 0.
     """
 
-    loop_ident: int
+    ident: int
 
 
 class Outcome(Protocol):

@@ -169,7 +169,7 @@ class RecordSender:
             self, routes, record_class=ProducerRecord, max_record_bytes=self.max_record_bytes,
             key_form=_form_of(key_serializer), value_form=_form_of(value_serializer),
             is_intercepted=self.sees_every_record or bool(interceptors),
-            timestamp_ms=None if isinstance(clock, SystemClock) else clock.timestamp_ms, inside=life.inside)
+            timestamp_ms=None if isinstance(clock, SystemClock) else clock.timestamp_ms, inside=life.calls.inside)
 
         self.may_send: MaySend = may_send or MaySend(life)
         self.renew_gate()
@@ -248,7 +248,7 @@ class RecordSender:
 
     def find_route(self, topic: str) -> Route | None:
         """Make a topic's route from the present snapshot; None when that does not know it, or records wait for it."""
-        return self._life.run("send()", self._find_route, topic)
+        return self._life.calls.run("send()", self._find_route, topic)
 
     def _find_route(self, topic: str) -> Route | None:
         cluster = self._routes.cluster
@@ -294,8 +294,8 @@ class RecordSender:
 
     def ensure_outside(self) -> None:
         """Refuse a call in the middle of another one of the same thread."""
-        if self._life.is_inside_call:
-            raise self._life.nested("send()")
+        if self._life.calls.is_nested:
+            raise self._life.calls.nested("send()")
 
     def switch(self, topic: str) -> None:
         """Choose another sticky partition for a topic."""
@@ -358,7 +358,7 @@ class RecordSender:
 
     def _left_ms(self, deadline_ms: int) -> int:
         """Return how long a record may wait: of an event loop's, what its task waited before is gone."""
-        return max(0, deadline_ms - self._clock.now_ms()) if self._life.is_on_loop else self._max_block_ms
+        return max(0, deadline_ms - self._clock.now_ms()) if self._life.loop.is_here else self._max_block_ms
 
     def too_large(self, topic: str, size_bytes: int, where: str = "") -> RecordTooLargeError:
         """Return the error for a record above `max_record_bytes`; `where` says which one it is, if not the only one."""
@@ -387,7 +387,7 @@ class RecordSender:
         """
         room, topic, partition = self.room, record.topic, record.partition
         if max_block_ms is None:
-            deadline_ms = self._life.loop_deadline_ms
+            deadline_ms = self._life.loop.deadline_ms
             max_block_ms = self._max_block_ms if deadline_ms is None else self._left_ms(deadline_ms)
         while True:
             cluster = self._metadata.cluster
@@ -463,7 +463,7 @@ class RecordSender:
         return partition
 
     def _ask_partitioner(self, ask: Callable[..., Any], *arguments: Any) -> Any:
-        return self._life.run("send()", ask, *arguments) if self._is_partitioner_ours else ask(*arguments)
+        return self._life.calls.run("send()", ask, *arguments) if self._is_partitioner_ours else ask(*arguments)
 
     def serialize_part(self, serializer: Serializer | None, topic: str, headers: list[Header], data: Any,
                        part: str) -> bytes | None:

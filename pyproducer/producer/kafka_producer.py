@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
 from pyproducer.accumulator.batch_future import BatchFuture
+from pyproducer.accumulator.calls import Calls
 from pyproducer.accumulator.delivery_tally import Period, Telling
 from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.accumulator.produce_result import OnCompletion
@@ -173,7 +174,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
     def _rebuild(self) -> ProducerRuntime:
         lock = process_life.rebuilding
         if is_owned(lock):
-            raise Life.nested("a method")
+            raise Calls.nested("a method")
         with lock:
             before = self._runtime
             if not before.life.can_be_rebuilt:
@@ -303,16 +304,16 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         deadline_ms = runtime.life.begin_wait("flush()", timeout)
         began_ms = runtime.clock.now_ms()
         try:
-            return runtime.life.run("flush()", _await_all, runtime, timeout, deadline_ms)
+            return runtime.life.calls.run("flush()", _await_all, runtime, timeout, deadline_ms)
         finally:
             runtime.registry.add_flush(runtime.clock.now_ms() - began_ms)
 
     def _end_flush(self, period: Period, *, raise_on_error: bool) -> None:
         """Raise what flush() raises, behind `_await_all`. It takes no time."""
         life = self._runtime.life
-        error, telling = life.run("flush()", _end_flush, life, period, raise_on_error)
+        error, telling = life.calls.run("flush()", _end_flush, life, period, raise_on_error)
         if error is not None:
-            life.run("flush()", life.tally.on_told, telling)
+            life.calls.run("flush()", life.tally.on_told, telling)
             del telling
             try:
                 raise error
@@ -441,8 +442,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         runtime.life.ensure_may_wait("partitions_for()")
         began_ms = runtime.clock.now_ms()
         try:
-            cluster = runtime.life.run("partitions_for()", wait_on_metadata, runtime.metadata, runtime.wire.wakeup,
-                                       runtime.clock, topic, runtime.config.max_block_ms)
+            cluster = runtime.life.calls.run("partitions_for()", wait_on_metadata, runtime.metadata,
+                                             runtime.wire.wakeup, runtime.clock, topic, runtime.config.max_block_ms)
         finally:
             runtime.registry.add_metadata_wait(runtime.clock.now_ms() - began_ms)
         return list(cluster.partitions_for_topic(topic))
@@ -468,7 +469,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         runtime.life.ensure_may_wait("check()")
         longest = checked_timeout(runtime.config.max_block_ms / 1000 if timeout is None else timeout)
         longest_ms = NEVER_MS if longest is None else math.ceil(longest * 1000)
-        runtime.life.run("check()", wait_on_brokers, runtime.metadata, runtime.wire.wakeup, longest_ms)
+        runtime.life.calls.run("check()", wait_on_brokers, runtime.metadata, runtime.wire.wakeup, longest_ms)
 
     def metrics(self) -> ProducerMetrics:
         """Return the numbers of this producer under Java's names (record-send-total, buffer-available-bytes, ...).
@@ -583,20 +584,20 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             life.close_in_child(by)
             # Written first, then looked at; _rebuild does it the other way round, so one of them sees.
             return DeliverySummary() if self._runtime.life is life else self._end(timeout)
-        is_nested = life.is_inside_call  # also where that call takes a turn of the sender
+        is_nested = life.calls.is_nested  # also where that call takes a turn of the sender
         if life.is_on_sender_thread or is_nested:
             where = ("a callback" if not is_nested
                      else "a signal's handler, or a finalizer, during another call of the same thread")
             runtime.begin_close(f"close() was called in {where}", longest)
             return tally.summary()
-        return None if life.run("close()", _close_here, runtime, by, longest) else self._end(timeout)
+        return None if life.calls.run("close()", _close_here, runtime, by, longest) else self._end(timeout)
 
     def _raise_ended(self, summary: DeliverySummary | None) -> DeliverySummary:
         """Return the summary, or raise, behind `_end`, which returned this."""
         if summary is not None:
             return summary
         life, tally = self._runtime.life, self._runtime.life.tally
-        failed = life.run("close()", tally.tell_unseen) if tally.raises else None
+        failed = life.calls.run("close()", tally.tell_unseen) if tally.raises else None
         if failed is not None:
             try:
                 raise failed

@@ -111,7 +111,7 @@ def close_all_at_exit() -> None:
     left = list(runtimes.values())
     unclosed = [(runtime, runtime.accumulator.incomplete_record_count()) for runtime in left if runtime.life.is_open]
     for runtime in left:
-        runtime.life.run("close()", runtime.io_thread.close, "the interpreter ended", _exit_timeout_s(runtime))
+        runtime.life.calls.run("close()", runtime.io_thread.close, "the interpreter ended", _exit_timeout_s(runtime))
     try:
         for runtime, count in unclosed:
             _warn_unclosed(runtime, count)

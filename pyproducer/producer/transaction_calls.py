@@ -81,7 +81,7 @@ class TransactionCalls:
         """See KafkaProducer.begin_transaction; it waits for nothing."""
         name = "begin_transaction()"
         transactions = self.transactional(name)
-        self._life.run(name, transactions.begin)
+        self._life.calls.run(name, transactions.begin)
 
     def send_offsets(self, offsets: Any, group_metadata: Any) -> Call:
         """See KafkaProducer.send_offsets_to_transaction."""
@@ -113,7 +113,7 @@ class TransactionCalls:
         """Return what a call gives, or raise why it failed: from here on its caller knows."""
         if pending.error is None and pending.call == "abort_transaction()" and not pending.is_told:
             # First: interrupted, the call is made again.
-            self._life.run(pending.call, self._life.tally.on_aborted)
+            self._life.calls.run(pending.call, self._life.tally.on_aborted)
         pending.is_told = True
         if pending.error is None:
             return pending.value
@@ -132,13 +132,13 @@ class TransactionCalls:
 
     def begun(self, call: Call) -> Call:
         """Move the state now, in the thread of who calls; what is returned only waits, in any thread."""
-        pending = self._life.run(call.name, call.begin)
+        pending = self._life.calls.run(call.name, call.begin)
         return Call(call.name, lambda: pending)
 
     def wait(self, call: Call) -> PendingCall:
         """Move the state, and wait for what follows, up to max.block.ms."""
         deadline_ms = self._life.begin_wait(call.name, self._max_block_ms / 1000)
-        return self._life.run(call.name, self._await, call, deadline_ms)
+        return self._life.calls.run(call.name, self._await, call, deadline_ms)
 
     def _await(self, call: Call, deadline_ms: int | None) -> PendingCall:
         pending = call.begin()

@@ -126,7 +126,7 @@ class WaitingRoom:
             ProducerClosedError: The producer is closed. Not sent.
         """
         self._accumulator.ensure_in_no_step("send()")
-        return self._life.run("send()", self._enter, record, max_block_ms)
+        return self._life.calls.run("send()", self._enter, record, max_block_ms)
 
     def _enter(self, record: SerializedRecord, max_block_ms: int) -> FutureRecordMetadata | None:
         topic, partition = record.topic, record.partition
@@ -216,7 +216,7 @@ class WaitingRoom:
         """
         queue = self._waiting.queues.get(topic)
         if queue is None or not queue.is_leaving or (
-                self._life.is_on_sender_thread or self._life.is_on_loop):
+                self._life.is_on_sender_thread or self._life.loop.is_here):
             return
         cell = self._door.enter()
         if queue.is_leaving and self._waiting.queues.get(topic) is queue:

@@ -12,9 +12,9 @@ from tests.simulation.museum import Edit
 PATCH = (
     Edit("accumulator/life.py", """
         self.ensure_may_wait(call)
-        if self.loop_ident and""", """
+        if self.loop.is_here and""", """
         if self.is_on_sender_thread:
             return None
         self.ensure_may_wait(call)
-        if self.loop_ident and"""),
+        if self.loop.is_here and"""),
 )

@@ -349,24 +349,24 @@ class AsyncSender(hotpath.AsyncProducerBase):
         self.careful.append(parts)
 
 
-class LoopLife:
-    loop_ident = threading.get_ident()
+class LoopSide:
+    ident = threading.get_ident()
 
 
 def test_send_nowait_when_the_loop_runs_here_and_nobody_waits_then_the_record_takes_the_road_and_else_care():
     sender, accumulator = make_sender()
-    line, topics, runs, life = [], {}, [True], LoopLife()
+    line, topics, runs, side = [], {}, [True], LoopSide()
     one = AsyncSender(sender.road, line, topics)
     parts = ("t", b"v", None, None, None, None, None)
     assert one.send_nowait("t", b"v") is None  # it belongs to no loop yet
     assert one.careful == [(None, *parts)]
-    one._enter_loop(life, lambda: runs[0])
+    one._enter_loop(side, lambda: runs[0])
     for is_in_the_way, goes in ((lambda: line.append(1), line.clear), (lambda: topics.update(t=1), topics.clear),
                                 (lambda: runs.__setitem__(0, False), lambda: runs.__setitem__(0, True)),
-                                (lambda: setattr(life, "loop_ident", life.loop_ident + 1),
-                                 lambda: setattr(life, "loop_ident", threading.get_ident())),
-                                (lambda: setattr(life, "loop_ident", 0),
-                                 lambda: setattr(life, "loop_ident", threading.get_ident()))):
+                                (lambda: setattr(side, "ident", side.ident + 1),
+                                 lambda: setattr(side, "ident", threading.get_ident())),
+                                (lambda: setattr(side, "ident", 0),
+                                 lambda: setattr(side, "ident", threading.get_ident()))):
         one.careful.clear()
         is_in_the_way()
         assert one.send_nowait("t", b"v") is None
@@ -410,7 +410,7 @@ def test_send_nowait_when_the_road_returns_no_future_then_that_is_given_to_who_l
     postponed = object()
     monkeypatch.setattr(sender, "append", lambda *_parts: postponed)
     one = AsyncSender(sender.road, [], {})
-    one._enter_loop(LoopLife(), lambda: True)
+    one._enter_loop(LoopSide(), lambda: True)
     one.send_nowait("t", b"v", key=b"k", partition=1, timestamp=5 * 10**12, headers=[("a", b"1")])
     assert one.careful == [(postponed, "t", b"v", b"k", 1, 5 * 10**12, [("a", b"1")], None)]
 

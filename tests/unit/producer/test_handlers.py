@@ -231,7 +231,7 @@ def test_close_when_a_wait_was_interrupted_twice_and_its_traceback_is_kept_then_
             sys.settrace(None)
         facade.broker.holds = False
         facade.broker.wakeup()
-        assert not facade.life.is_inside_call
+        assert not facade.life.calls.is_nested
         facade.producer.close(GIVE_UP_S)
         assert "closed" in repr(facade.producer)
         if interrupt.calls_left:
@@ -256,7 +256,7 @@ def test_wait_for_several_when_a_handler_calls_it_in_the_middle_of_a_call_then_i
             concurrent.futures.wait([other, future], 0)
         future.add_done_callback(told.append)
 
-    facade.life.run("send()", handle)
+    facade.life.calls.run("send()", handle)
     thread = threading.Thread(target=other.set_result, args=(None,))
     thread.start()
     thread.join(GIVE_UP_S)

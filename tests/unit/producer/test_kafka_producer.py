@@ -843,7 +843,7 @@ def test_call_when_a_signals_handler_makes_it_in_the_middle_of_a_send_then_it_do
         assert "closing" in repr(producer)
         assert not future.done()
 
-    facade.life.run("send()", handle)
+    facade.life.calls.run("send()", handle)
     facade.broker.holds = False
     producer.close()
     assert future.result(0).offset == 100
