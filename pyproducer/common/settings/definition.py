@@ -33,9 +33,7 @@ class Support(Enum):
     """How a program in Python treats a setting."""
 
     DIRECT = "direct"
-    """Means here what it means in Java."""
-    TRANSLATED = "translated"
-    """Names a Java class, store or cipher; takes a Python object or another form here."""
+    """Means here what it means in Java; where Java names a class, a store or a cipher, it may take another form."""
     JVM_ONLY = "jvm"
     """Only a JVM can use it: accepted, warned of, without effect."""
     VALIDATOR_ONLY = "validator"

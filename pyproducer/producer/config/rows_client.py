@@ -74,7 +74,7 @@ CLIENT: tuple[Setting, ...] = (
     Setting("enable.metrics.push", Type.BOOLEAN, True, "Let the broker ask this client for telemetry (KIP-714)."),
     Setting("metric.reporters", Type.LIST, ("org.apache.kafka.common.metrics.JmxReporter",),
             "Given all numbers when the producer is made: callables, or classes by name. JMX is only in a JVM.",
-            support=Support.TRANSLATED, holds_objects=True),
+            holds_objects=True),
     Setting("metrics.num.samples", Type.INT, 2, "Windows kept for each metric.", Range(1)),
     Setting("metrics.recording.level", Type.STRING, "INFO",
             "How much is measured; all is, at any level.", OneOf(("INFO", "DEBUG", "TRACE")), support=Support.INERT),

@@ -7,7 +7,7 @@ Source:  Java ProducerConfig (4.1).
 
 from __future__ import annotations
 
-from pyproducer.common.settings.definition import NonEmpty, OneOf, Range, Setting, Support, Type
+from pyproducer.common.settings.definition import NonEmpty, OneOf, Range, Setting, Type
 
 MAX_INT = 2**31 - 1
 _NOT_NEGATIVE = Range(0)
@@ -54,15 +54,13 @@ DELIVERY: tuple[Setting, ...] = (
     # Serializers, partitioning, interceptors.
     Setting("key.serializer", Type.CLASS, None,
             "Turns keys into bytes: a callable, a Serializer, a short name or a Java class name. Differs from Java: "
-            "optional, bytes pass through.", support=Support.TRANSLATED),
-    Setting("value.serializer", Type.CLASS, None,
-            "Turns values into bytes; see key.serializer.", support=Support.TRANSLATED),
+            "optional, bytes pass through."),
+    Setting("value.serializer", Type.CLASS, None, "Turns values into bytes; see key.serializer."),
     Setting("interceptor.classes", Type.LIST, (),
-            "Interceptors in order: instances, classes, or names as 'module:Class'.", support=Support.TRANSLATED,
-            holds_objects=True),
+            "Interceptors in order: instances, classes, or names as 'module:Class'.", holds_objects=True),
     Setting("partitioner.class", Type.CLASS, None,
             "Chooses the partition of a record that names none: a short name, a Java class name, a Partitioner, or a "
-            "callable. Unset is DefaultPartitioner: murmur2 of the key, or round-robin.", support=Support.TRANSLATED),
+            "callable. Unset is DefaultPartitioner: murmur2 of the key, or round-robin."),
     Setting("partitioner.adaptive.partitioning.enable", Type.BOOLEAN, True,
             "UniformStickyPartitioner gives more records to partitions with short queues."),
     Setting("partitioner.availability.timeout.ms", Type.LONG, 0,
