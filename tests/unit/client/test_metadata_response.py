@@ -54,6 +54,17 @@ def test_merge_when_the_epoch_is_older_then_the_known_leader_stays():
     assert not stale.made_progress
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_merge_when_one_partitions_epoch_is_older_then_the_others_are_taken_whatever_their_order(order):
+    known = merge(response(topic_row("t", 1, 1, 1, epoch=5)))
+    row = topic_row("t", 2, 2, 2, epoch=6)
+    row["partitions"][1]["leader_epoch"] = 4
+    row["partitions"] = [row["partitions"][index] for index in order]
+    mixed = merge(response(row), known)
+    assert [(info.leader.node_id, info.leader_epoch) for info in mixed.cluster.partitions_for_topic("t")] == [
+        (2, 6), (1, 5), (2, 6)]
+
+
 def test_merge_when_the_epoch_is_older_and_the_leader_moved_host_then_its_new_address_is_used():
     known = merge(response(topic_row("t", 1, epoch=5)))
     body = response(topic_row("t", 2, epoch=4))

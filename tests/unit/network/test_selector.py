@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import struct
 import threading
@@ -92,6 +94,22 @@ def test_connect_when_the_system_refuses_at_once_then_the_next_poll_says_so(
     assert [sleep.timeout_s for sleep in sleeps] == [0]
     assert selector.disconnected["7"].phase == "not_connected"
     assert isinstance(selector.disconnected["7"].error, OSError)
+    selector.close_all()
+
+
+def test_connect_when_the_process_may_open_no_more_files_then_the_next_poll_says_so() -> None:
+    def refuse(family: int, kind: int) -> socket.socket:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    selector = Selector(max_receive_size_bytes=None, connections_max_idle_ms=-1,
+                        channel_builder=PlaintextChannelBuilder(), make_socket=refuse)
+    selector.connect("7", ("127.0.0.1", 9092), now_ms=0)
+    selector.poll(0, 0)
+    state = selector.disconnected["7"]
+    assert state.phase is ChannelPhase.NOT_CONNECTED
+    assert isinstance(state.error, OSError)
+    assert state.error.errno == errno.EMFILE
+    assert state.remote_address == "127.0.0.1:9092"
     selector.close_all()
 
 

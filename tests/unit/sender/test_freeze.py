@@ -139,6 +139,16 @@ def test_suspend_when_it_was_short_then_nothing_happens_and_short_ones_do_not_ad
     assert len(producer.clients) == 2
 
 
+def test_suspend_when_the_machine_sleeps_once_more_then_connections_are_made_anew_once_more() -> None:
+    producer = SteppedProducer()
+    producer.start()
+    for clients in (2, 3, 4):
+        producer.clock.suspend(GAP_MS)
+        producer.turn(advance=1000)
+        producer.turn()
+        assert len(producer.clients) == clients
+
+
 def test_thaw_when_a_batch_is_on_the_wire_then_its_error_says_why_it_is_sent_again() -> None:
     producer = SteppedProducer()
     producer.start()

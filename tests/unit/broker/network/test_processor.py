@@ -318,6 +318,23 @@ def test_accept_when_it_may_block_then_it_waits_for_room(stage: Stage) -> None:
     thread.join()
 
 
+def test_accept_when_the_processor_stops_while_it_waits_for_room_then_the_socket_is_closed(stage: Stage) -> None:
+    for _ in range(20):
+        stage.connect()
+    late = socket.socket()
+    done = threading.Event()
+
+    def accept() -> None:
+        assert stage.processor.accept(late, may_block=True)
+        done.set()
+
+    threading.Thread(target=accept, daemon=True).start()
+    assert not done.wait(0.05)
+    stage.processor.initiate_shutdown()
+    assert done.wait(GIVE_UP_S)
+    assert late.fileno() == -1
+
+
 def test_accept_when_the_processor_stops_then_the_socket_is_closed(stage: Stage) -> None:
     for _ in range(20):
         stage.connect()

@@ -200,11 +200,14 @@ def sts(monkeypatch: pytest.MonkeyPatch) -> Sts:
 
 def test_keys_when_a_role_is_named_then_sts_is_asked_for_it(sts):
     source = KeySource({"awsRoleArn": "arn:aws:iam::1:role/r", "awsRoleSessionName": "me", "awsStsRegion": "eu-west-1",
-                        "awsRoleExternalId": "7", "awsRoleAccessKeyId": "AKID", "awsRoleSecretAccessKey": SECRET})
+                        "awsRoleExternalId": "7", "awsRoleAccessKeyId": "AKID", "awsRoleSecretAccessKey": SECRET,
+                        "awsRoleSessionToken": "of-the-asker"})
     assert source.fetch() == AwsKeys("ASIA", SECRET, "t", 1_800_000_000_000)
     assert sts.asked == {"RoleArn": "arn:aws:iam::1:role/r", "RoleSessionName": "me", "ExternalId": "7"}
-    assert sts.made_with["region_name"] == "eu-west-1"
-    assert sts.made_with["aws_access_key_id"] == "AKID"
+    timeouts = sts.made_with.pop("config")
+    assert (timeouts.connect_timeout, timeouts.read_timeout) == (10, 10)
+    assert sts.made_with == {"region_name": "eu-west-1", "aws_access_key_id": "AKID", "aws_secret_access_key": SECRET,
+                             "aws_session_token": "of-the-asker"}
 
 
 def test_keys_when_sts_refuses_or_is_away_then_only_the_first_is_a_refusal(sts):
