@@ -19,7 +19,7 @@ from pyproducer.network.channel import ChannelPhase, ChannelState
 from pyproducer.network.selector import WRITE, Selector
 from pyproducer.network.send import NetworkSend
 from pyproducer.network.ssl_channel_builder import SslChannelBuilder
-from pyproducer.network.ssl_context import build_client_ssl_context, build_server_ssl_context
+from pyproducer.network.ssl_context import ContextFromFiles, build_client_ssl_context, build_server_ssl_context
 from pyproducer.network.ssl_transport import RECORD_BYTES, coalesce
 from pyproducer.network.transport import Buffer
 from tests.support.certificates import Certificates, Identity
@@ -435,6 +435,35 @@ def test_mutual_tls_when_the_client_shows_none_then_both_sides_say_why(
         assert "requires a" in str(client.error)
         assert "ssl.keystore.location" in str(client.error)
         assert "shows no certificate" in str(broker.error)
+
+
+HANDSHAKE_FAILURE, BAD_CERTIFICATE = 40, 42  # RFC 5246, 7.2
+
+
+@pytest.mark.parametrize(("alert", "has_identity", "words"), [
+    (BAD_CERTIFICATE, False, "the peer requires a certificate from us: set ssl.keystore.location"),
+    (BAD_CERTIFICATE, True, "the peer refuses our certificate ("),
+    (BAD_CERTIFICATE, None, "the peer refuses our certificate, or requires one and got none"),
+    (HANDSHAKE_FAILURE, False, "or it requires a certificate from us"),
+    (HANDSHAKE_FAILURE, True, "or our certificate is none that it takes"),
+], ids=str)
+def test_alert_when_it_may_mean_two_things_then_the_settings_decide_what_is_said(
+        certificates: Certificates, alert: int, has_identity: bool | None, words: str) -> None:
+    settings = trusting(certificates)
+    if has_identity is None:
+        settings["ssl.engine.factory.class"] = ssl.create_default_context(cafile=str(certificates.ca))
+    elif has_identity:
+        settings["ssl.keystore.location"] = str(certificates.client.keystore)
+    client = make_selector(channel_builder=SslChannelBuilder(ContextFromFiles(settings)))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client.connect(CLIENT, listener.getsockname(), now_ms=0, server_hostname="localhost")
+        far, _ = listener.accept()
+    with far:
+        poll_until(client, lambda: select.select([far], [], [], 0)[0])
+        far.sendall(bytes((21, 3, 3, 0, 2, 2, alert)))
+        poll_until(client, lambda: client.disconnected)
+    assert words in str(client.disconnected[CLIENT].error)
+    client.close_all()
 
 
 def test_mutual_tls_when_the_refusal_comes_after_a_request_then_it_is_still_an_authentication_failure(

@@ -250,3 +250,19 @@ def test_poll_when_what_lingered_went_along_with_a_full_batch_then_it_does_not_e
     producer.append(1)
     assert producer.turn() == 2000  # delivery.timeout.ms
     assert sorted(partition for partition, *_ in producer.batches_on_wire()) == [0, 1]
+
+
+def test_turn_when_a_second_has_just_passed_then_it_is_in_the_history() -> None:
+    producer = SteppedProducer()
+    registry, clock = producer.registry, producer.clock
+
+    def span_count() -> int:
+        return len(registry.history.spans(clock.now_ms(), registry.ledger, registry.producer))
+
+    producer.turn()
+    for _ in range(3):
+        before = span_count()
+        producer.turn(advance=999)
+        assert span_count() == before
+        producer.turn(advance=1)
+        assert span_count() == before + 1

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -102,8 +102,8 @@ class SaslServerSettings:
     answer_error: Callable[[RequestContext, ByteReader, ErrorCode], Mapping[str, Any]]
     is_supported: Callable[[ApiKeys, int], bool]
     clock: Clock
-    max_receive_size_bytes: int = 512 * 1024
-    max_reauth_ms: Mapping[str, int] = field(default_factory=dict)
+    max_receive_size_bytes: int
+    max_reauth_ms: Mapping[str, int]
     script: LoginScript | None = None
 
 

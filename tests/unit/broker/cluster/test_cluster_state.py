@@ -14,7 +14,9 @@ from pyproducer.broker.cluster.acl_store import AclBinding
 from pyproducer.broker.cluster.cluster_file import ClusterFile, LinesFile
 from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.cluster.config import BrokerConfig
+from pyproducer.broker.cluster.living_brokers import BrokerInfo
 from pyproducer.broker.cluster.producer_ids import PRODUCER_ID_BLOCK_SIZE
+from pyproducer.broker.cluster.replicas import NO_LEADER
 from pyproducer.broker.storage.log import AppendResult, Log
 from pyproducer.broker.storage.offset_checkpoint import OffsetCheckpoint
 from pyproducer.broker.storage.validation import BatchFault
@@ -61,6 +63,24 @@ def test_topics_and_ids_survive_a_restart(open_state: Open) -> None:
     assert again.topics.find_by_id(created.topic_id) is found
     assert again.cluster_id == cluster_id
     assert len(cluster_id) == 22
+
+
+def test_partitions_when_some_brokers_do_not_run_then_those_that_do_lead_and_are_in_sync(tmp_path: Path) -> None:
+    state = ClusterState(tmp_path, BrokerConfig(), ManualClock(), node_ids=(1, 2, 3))
+    state.start()
+    state.brokers.register(BrokerInfo(1, {}, None))
+    state.brokers.register(BrokerInfo(3, {}, None))
+    try:
+        topic = state.topic_life.create_topic("orders", 3, {}, replicas=[(2, 3, 1), (1, 2), (2,)])
+        assert topic is not None
+        assert state.topic_life.create_partitions("orders", 4, [(2, 1)])
+        topic = state.topics.find("orders")
+        assert topic is not None
+        assert [(partition.leadership.leader_id, partition.replicas.assigned, partition.replicas.isr)
+                for partition in topic.partitions] == [
+            (3, (2, 3, 1), (3, 1)), (1, (1, 2), (1,)), (NO_LEADER, (2,), (2,)), (1, (2, 1), (1,))]
+    finally:
+        state.close()
 
 
 def test_create_topic_twice_is_none(open_state: Open) -> None:
