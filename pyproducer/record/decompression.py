@@ -278,9 +278,6 @@ def _stdlib_zstd_decoder(zstd: Any) -> Callable[[Buffer, int], bytes]:
     def expand(frame: memoryview, room: int) -> bytes | None:
         decompressor = zstd.ZstdDecompressor()
         content: bytes = decompressor.decompress(frame, max_length=room + 1)
-        if not decompressor.eof and len(content) <= room:
-            # All that it holds may be out, but for the frame's end.
-            content += decompressor.decompress(b"", max_length=1)
         return content if decompressor.eof else None
 
     return lambda data, limit_bytes: _decode_zstd(expand, zstd.ZstdError, data, limit_bytes)
