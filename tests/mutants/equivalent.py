@@ -151,6 +151,14 @@ EQUIVALENT: tuple[Equivalent, ...] = (
                "if False:",
                "what ended by from_ms ends before it could begin to count, and what is older ended no later: who notes "
                "reads a clock that never goes back just before, one turn at a time; the break spares the search"),
+    Equivalent("network/ssl_context.py", "_identity_reason",
+               'if "MISMATCH" in (cause.reason or "").upper():',
+               'if "MISMATC" in (cause.reason or "").upper():',
+               "of all reasons in OpenSSL's tables those with these letters have the H behind them"),
+    Equivalent("producer/why.py", "gather",
+               "pieces = [Piece(ended_ms, where[0], where[1], dict(zip(COLUMNS, values, strict=True)))",
+               "pieces = [Piece(ended_ms, where[0], where[1], dict(zip(COLUMNS, values)))",
+               "the ledger, of either twin, cuts a value for each of COLUMNS out of its ring"),
 )
 
 

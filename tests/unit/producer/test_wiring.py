@@ -193,6 +193,21 @@ def test_constructor_when_it_is_interrupted_at_its_end_then_what_it_has_made_is_
     assert wakeups[0].receiver.fileno() == -1, "its descriptors are closed"
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1), GeneratorExit(), ValueError("no such gateway")],
+                         ids=repr)
+def test_close_when_a_part_of_the_application_raises_then_the_others_are_closed_and_the_log_says_so(
+        caplog: pytest.LogCaptureFixture, error: BaseException) -> None:
+    class Leaving(Part):
+        def close(self) -> None:
+            super().close()
+            raise error
+
+    parts = [Leaving(), Part(), Leaving(), Part()]
+    KafkaProducer({**PROPS, "metric.reporters": parts}).close()
+    assert [part.is_closed for part in parts] == [True] * 4
+    assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error, error]
+
+
 def test_a_refused_twin_is_said_once_with_its_reason(monkeypatch, caplog):
     monkeypatch.setattr(hotpath, "IS_FALLBACK", True)
     monkeypatch.setattr(hotpath, "REFUSAL", "Interpreter change detected")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,6 +50,21 @@ def test_values_when_read_by_key_or_attribute_then_the_same() -> None:
         config.lingerms  # noqa: B018 - reading it is the test
     with pytest.raises(KeyError):
         config["lingerms"]
+
+
+@pytest.mark.parametrize("error", [ValueError("a bug"), TypeError("a bug"), LookupError("a bug"), OSError("a bug")],
+                         ids=repr)
+def test_file_when_code_of_the_applications_raises_while_it_is_read_then_its_error_comes_as_it_is(
+        tmp_path: Path, error: Exception) -> None:
+    class Interceptors(list[object]):
+        def __iter__(self) -> Iterator[object]:
+            raise error
+
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=broker:9092\n")
+    with pytest.raises(type(error)) as caught:
+        ProducerConfig.from_file(file, interceptor_classes=Interceptors())
+    assert caught.value is error
 
 
 def test_config_when_changed_then_refused() -> None:
