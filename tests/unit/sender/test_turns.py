@@ -21,6 +21,8 @@ from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
 from tests.unit.sender.stepped_producer import SteppedProducer
 
+MOST_WAITS = 200  # of a test
+
 
 class ThreadsClock(ManualClock):
     """The sender's thread stands aside in `wait`: what callers do meanwhile is what the next of `acts` does."""
@@ -32,6 +34,7 @@ class ThreadsClock(ManualClock):
 
     def wait(self, cell: Cell, timeout_s: float | None) -> bool:
         self.waits_s.append(timeout_s)
+        assert len(self.waits_s) < MOST_WAITS, "it never goes on"
         if self.acts:
             self.acts.pop(0)()
         if cell.acquire(blocking=False):

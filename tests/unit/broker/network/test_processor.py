@@ -97,13 +97,20 @@ class Stage:
         for _ in range(MAX_TURNS):
             if is_done():
                 return
-            self.processor.run_once(0)
+            self.turn()
         pytest.fail("it did not happen")
+
+    def turn(self) -> None:
+        """Take a turn; what it reads from a connection that lives on must be with the handlers at its end."""
+        before = len(self.channel.queued)
+        self.processor.run_once(0)
+        read = [receive for receive in self.selector.completed_receives if self.selector.channel(receive.source)]
+        assert len(self.channel.queued) - before >= len(read)
 
     def turn_in_vain(self) -> None:
         """Take a turn in which only what is there already can happen."""
         self.selector.wakeup()
-        self.processor.run_once(0)
+        self.turn()
 
     def mute_states(self) -> list[ChannelMuteState]:
         return [self.processor.mute_state(channel) for channel in self.processor.channels()]
