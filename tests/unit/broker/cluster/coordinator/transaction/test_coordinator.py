@@ -151,6 +151,56 @@ def test_marker_when_records_of_the_id_are_being_appended_then_it_waits_for_them
     assert not shop.has_open_records
 
 
+class WatchedLock:
+    """The lock of a transactional id; `reached` is set when somebody asks for it."""
+
+    def __init__(self, lock: threading.RLock, reached: threading.Event) -> None:
+        self._lock, self._reached = lock, reached
+
+    def __enter__(self) -> None:
+        self._reached.set()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+@pytest.mark.parametrize(("ask", "code", "state"), [
+    (lambda shop: shop.state.transactions.verify_partition(SHOP, shop.producer_id, shop.producer_epoch, ORDERS),
+     ErrorCode.TRANSACTION_ABORTABLE, TransactionState.COMPLETE_ABORT),
+    (lambda shop: shop.state.transactions.add_partitions(
+        SHOP, shop.producer_id, shop.producer_epoch, (ORDERS,), client_transaction_version=1),
+     ErrorCode.NONE, TransactionState.ONGOING),
+    (lambda shop: shop.end(11).error_code, ErrorCode.INVALID_TXN_STATE, TransactionState.COMPLETE_ABORT),
+    (lambda shop: shop.state.transactions.initialize(SHOP, 60_000, None).error_code,
+     ErrorCode.NONE, TransactionState.EMPTY),
+    (lambda shop: shop.take_scheduled()(), None, TransactionState.COMPLETE_ABORT),
+], ids=["verify", "add", "commit", "initialize", "timeout"])
+def test_request_when_another_one_is_at_work_on_the_id_then_it_is_answered_by_what_that_one_leaves(
+        open_shop: Callable[..., LateShop], ask: Callable[[LateShop], ErrorCode | None], code: ErrorCode | None,
+        state: TransactionState) -> None:
+    """The other one aborts: who looks at the transaction in the middle of that sees one that is still open."""
+    shop = open_shop()
+    assert shop.produce(11) == 0
+    entry = shop.state.transactions._entries[SHOP]
+    lock, reached, answers = entry.lock, threading.Event(), []
+    entry.lock = WatchedLock(lock, reached)  # type: ignore[assignment]  # all that is asked of it
+
+    def run() -> None:
+        answers.append(ask(shop))
+        reached.set()
+
+    asking = threading.Thread(target=run)
+    with lock:
+        asking.start()
+        assert reached.wait(GIVE_UP_S)
+        aborted = shop.state.transactions.end(SHOP, shop.producer_id, shop.producer_epoch, commit=False,
+                                              client_transaction_version=1)
+        assert (aborted.error_code, answers) == (ErrorCode.NONE, [])
+    asking.join(GIVE_UP_S)
+    assert (answers, shop.transaction_state) == ([code], state)
+
+
 @pytest.mark.parametrize("away_ms", [0, 20_000, 60_000, 10_000_000])
 def test_transaction_when_the_broker_is_restarted_while_it_is_open_then_it_still_times_out_when_it_would_have(
         open_shop: Callable[..., LateShop], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away_ms: int) -> None:
