@@ -42,6 +42,13 @@ class BugError(RuntimeError, ValueError, TypeError, LookupError, ArithmeticError
     """Whatever kind of error is expected somewhere, a bug may raise one of it."""
 
 
+class OtherError(Exception):
+    """A bug may raise what nobody has thought of, too."""
+
+
+BUGS = [BugError, OtherError]
+
+
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[ApiStage]:
     made = ApiStage(tmp_path)
@@ -156,9 +163,10 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("bug", BUGS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.api_key.title)
 def test_request_when_one_of_its_things_fails_unexpectedly_then_that_one_alone_is_answered_so(
-        stage: ApiStage, monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
+        stage: ApiStage, monkeypatch: pytest.MonkeyPatch, case: Case, bug: type[Exception]) -> None:
     stage.state.topic_life.create_topic("payments", 1, {})
     for name in (GOOD, BAD):  # a coordinator for groups and transactions
         stage.ask(ApiKeys.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [name]})
@@ -166,7 +174,7 @@ def test_request_when_one_of_its_things_fails_unexpectedly_then_that_one_alone_i
     undisturbed = case.answers(stage.ask(case.api_key, case.version, case.body)) if (
         case.method in ("append", "describe", "fetch_offsets", "check_leader", "partition", "add_partitions", "delete",
                         "find")) else None
-    break_for(monkeypatch, case.owner, case.method, case.is_bad)
+    break_for(monkeypatch, case.owner, case.method, case.is_bad, bug("a bug"))
     good, bad = case.answers(stage.ask(case.api_key, case.version, case.body))
     assert bad["error_code"] == ErrorCode.UNKNOWN_SERVER_ERROR
     assert good["error_code"] == (0 if undisturbed is None else undisturbed[0]["error_code"])
@@ -214,13 +222,14 @@ def test_leaders_when_a_request_changes_many_then_they_are_written_once_or_none_
         assert after[1] == Leadership(1 if kind is ApiKeys.ELECT_LEADERS else 2, before[1].leader_epoch + 1)
 
 
+@pytest.mark.parametrize("bug", BUGS)
 def test_find_coordinator_when_one_key_fails_then_the_others_are_found(
-        stage: ApiStage, monkeypatch: pytest.MonkeyPatch) -> None:
+        stage: ApiStage, monkeypatch: pytest.MonkeyPatch, bug: type[Exception]) -> None:
     original = find_coordinator.partition_for
 
     def partition_for(key: str, count: int) -> int:
         if key == BAD:
-            raise BugError("a bug")
+            raise bug("a bug")
         return original(key, count)
 
     monkeypatch.setattr(find_coordinator, "partition_for", partition_for)
