@@ -100,6 +100,22 @@ def test_as_completed_when_records_are_stored_then_each_comes_once(facades: Faca
     gc.collect()
 
 
+def test_as_completed_when_it_begins_before_all_of_a_batch_are_told_then_each_comes_once(facades: Facades) -> None:
+    """In a callback of the first record of a batch the others are done, and their own callbacks come later."""
+    facade = holding(facades)
+    first, *others = as_theirs(facade.producer.send("t", b"v", partition=0) for _ in range(4))
+    theirs: concurrent.futures.Future[int] = concurrent.futures.Future()
+    coming = concurrent.futures.as_completed([*others, theirs], GIVE_UP_S)
+    found: list[Any] = []
+    first.add_done_callback(lambda _: found.append(next(coming)))
+    answer(facade)
+    assert all(future.result(GIVE_UP_S) for future in (first, *others))
+    facade.producer.flush()
+    theirs.set_result(1)
+    found += coming
+    assert sorted(map(id, found)) == sorted(map(id, [*others, theirs]))
+
+
 def test_wait_when_several_threads_wait_for_the_same_records_then_all_return(facades: Facades) -> None:
     facade = holding(facades)
     futures = as_theirs(facade.producer.send("t", b"v", partition=number % 2) for number in range(10))

@@ -53,12 +53,15 @@ def test_resolved_value_when_shown_then_hidden_and_written_text_is_kept() -> Non
     assert SECRET not in repr(resolved)
 
 
+# As Kafka's documentation and Strimzi's name providers.
+@pytest.mark.parametrize("name", ["env", "file", "dir", "directory", "secrets"])
 def test_variable_when_config_providers_does_not_name_it_then_it_stays_with_a_warning(
-        caplog: pytest.LogCaptureFixture) -> None:
+        name: str, caplog: pytest.LogCaptureFixture) -> None:
+    props = {"k": f"${{{name}:KAFKA_SECRET}}", "l": "${x:y}"}
     with caplog.at_level(logging.WARNING):
-        assert resolve({"k": "${env:KAFKA_SECRET}", "l": "${x:y}"}) == {"k": "${env:KAFKA_SECRET}", "l": "${x:y}"}
+        assert resolve(props) == props
     assert [record.getMessage() for record in caplog.records] == [
-        "k holds a variable ${env:...} as plain text: config.providers does not name 'env'"]
+        f"k holds a variable ${{{name}:...}} as plain text: config.providers does not name '{name}'"]
 
 
 @pytest.mark.parametrize(("text", "why"), [

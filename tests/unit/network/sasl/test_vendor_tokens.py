@@ -60,7 +60,7 @@ class Refused(Exception):
     """As google-auth and azure-identity raise."""
 
 
-def google(account: str, expiry: datetime.datetime) -> dict[str, dict[str, object]]:
+def google(account: str | None, expiry: datetime.datetime) -> dict[str, dict[str, object]]:
     credentials = SimpleNamespace(token="ya29.opaque-token", expiry=expiry, service_account_email=account,
                                   refresh=lambda request: None)
     return {"google": {}, "google__auth": {"default": lambda scopes: (credentials, "project")},
@@ -79,9 +79,10 @@ def test_google_when_its_handler_is_named_then_the_token_is_in_its_frame(modules
     assert (token.expires_at_ms, token.principal) == (ENDS_S * 1000, "orders@project.iam.example")
 
 
+@pytest.mark.parametrize("account", ["default", "", None])
 def test_google_when_nobody_tells_the_account_then_the_variable_does(
-        modules, monkeypatch: pytest.MonkeyPatch) -> None:
-    modules(**google("default", datetime.datetime.fromtimestamp(ENDS_S, datetime.timezone.utc)))
+        modules, monkeypatch: pytest.MonkeyPatch, account: str | None) -> None:
+    modules(**google(account, datetime.datetime.fromtimestamp(ENDS_S, datetime.timezone.utc)))
     with pytest.raises(AuthenticationError, match="GOOGLE_MANAGED_KAFKA_AUTH_PRINCIPAL"):
         source_of(GOOGLE_HANDLER).fetch()
     monkeypatch.setenv("GOOGLE_MANAGED_KAFKA_AUTH_PRINCIPAL", "a@b")

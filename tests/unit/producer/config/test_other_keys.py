@@ -259,3 +259,22 @@ def test_names_of_librdkafka_when_asked_for_then_each_is_javas_or_has_an_answer(
         assert dotted in MEANT or dotted in ANSWERS, name
         error = CONFIG_TABLE.unknown_key_error(name, "1")
         assert f"did you mean {MEANT.get(dotted)!r}?" in str(error) or ANSWERS.get(dotted, "-") in str(error)
+
+
+# What librdkafka's documentation and kafka-python's say of their settings; what Kafka's says of its own.
+JAVAS = {("a key", "in a file"): "ssl.keystore.location", ("a certificate", "in a file"): "ssl.keystore.location",
+         ("a key", "as it is"): "ssl.keystore.key", ("a certificate", "as it is"): "ssl.keystore.certificate.chain",
+         ("an authority", "in a file"): "ssl.truststore.location",
+         ("an authority", "as it is"): "ssl.truststore.certificates"}
+
+
+@pytest.mark.parametrize(("name", "what", "how"), [
+    ("ssl.key.location", "a key", "in a file"), ("ssl_keyfile", "a key", "in a file"),
+    ("ssl.certificate.location", "a certificate", "in a file"), ("ssl_certfile", "a certificate", "in a file"),
+    ("ssl.ca.location", "an authority", "in a file"), ("ssl_cafile", "an authority", "in a file"),
+    ("ssl.key.pem", "a key", "as it is"), ("ssl_key", "a key", "as it is"),
+    ("ssl.certificate.pem", "a certificate", "as it is"), ("ssl_certificate", "a certificate", "as it is"),
+    ("ssl.ca.pem", "an authority", "as it is"), ("ssl_ca", "an authority", "as it is")])
+def test_name_of_another_client_for_tls_when_given_then_the_setting_that_is_meant_takes_the_same(
+        name: str, what: str, how: str) -> None:
+    assert f"did you mean {JAVAS[what, how]!r}?" in str(CONFIG_TABLE.unknown_key_error(name, "1"))
