@@ -63,7 +63,7 @@ class SaslClientAuthenticator:
     """
 
     def __init__(self, transport: TransportLayer, login: Login, *, host: str, client_id: str,
-                 is_encrypted: bool = False) -> None:
+                 is_encrypted: bool) -> None:
         self.complete: bool = False
         self.wants_write: bool = False
         self.session_lifetime_ms: int = 0
