@@ -159,6 +159,11 @@ EQUIVALENT: tuple[Equivalent, ...] = (
                "pieces = [Piece(ended_ms, where[0], where[1], dict(zip(COLUMNS, values, strict=True)))",
                "pieces = [Piece(ended_ms, where[0], where[1], dict(zip(COLUMNS, values)))",
                "the ledger, of either twin, cuts a value for each of COLUMNS out of its ring"),
+    Equivalent("sender/sender.py", "Sender._send",
+               "record_count=0 if self._acks else sum(batch.record_count for batch in batches),",
+               "record_count=(-1) if self._acks else sum(batch.record_count for batch in batches),",
+               "read of requests without an answer, and of those in flight beside such; acks is one for all of a "
+               "producer's, so where it asks for answers there are none without"),
 )
 
 
