@@ -1,8 +1,8 @@
 """CreatePartitions 0-3: more partitions for topics that exist.
 
-Does:    29 without the permission, 37 not more than there are, 39 assignment, 42 named twice, 3 unknown, 44 more than
-         10,000 partitions at once; validate_only. New partitions have as many replicas as the others, spread or as they
-         are assigned.
+Does:    29 without the permission, 37 not more than there are, 39 assignment, 42 named twice, 3 unknown, 44 where more
+         than 10,000 partitions come in one request (Kafka: -1, without a word); validate_only. New partitions have as
+         many replicas as the others, spread or as they are assigned.
 
 Road:    KafkaApis -> [CreatePartitions] -> topic life
 Thread:  handler threads.
@@ -37,6 +37,7 @@ def handle(services: Services, request: Request) -> Answer:
     data = request.body(ApiKeys.CREATE_PARTITIONS).data
     named = Counter(topic["name"] for topic in data["topics"])
     results = []
+    left = MAX_PARTITIONS_PER_REQUEST
     for topic in data["topics"]:
         name = topic["name"]
         if named[name] > 1:
@@ -46,11 +47,12 @@ def handle(services: Services, request: Request) -> Answer:
             results.append(_result(name, _Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)))
         elif named[name]:
             try:
-                fault = _fault(services, topic)
+                fault, added = _fault(services, topic, left)
+                left -= added
                 if fault is None and not data["validate_only"] and (
                         not services.cluster.topic_life.create_partitions(name, topic["count"], [
                             assignment["broker_ids"] for assignment in topic["assignments"] or ()] or None)):
-                    fault = _fault(services, topic)  # another handler was faster; it says so
+                    fault, _ = _fault(services, topic, left)  # another handler was faster; it says so
             except Exception as error:
                 code = unexpected(request, f"topic {name}", error)
                 fault = _Refusal(code, message_of(code, error))
@@ -64,28 +66,29 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
                                                for topic in request.body(ApiKeys.CREATE_PARTITIONS).data["topics"]]}
 
 
-def _fault(services: Services, topic: Struct) -> _Refusal | None:
+def _fault(services: Services, topic: Struct, left: int) -> tuple[_Refusal | None, int]:
+    """Return what is wrong with the request for one topic, or how many partitions it adds, of so many that may be."""
     name, count, assignments = topic["name"], topic["count"], topic["assignments"]
     found = services.cluster.topics.find(name)
     if found is None:
-        return _Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+        return _Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None), 0
     present = len(found.partitions)
     if count == present:
-        return _Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+        return _Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s)."), 0
     if count < present:
         return _Refusal(ErrorCode.INVALID_PARTITIONS, f"The topic {name} currently has {present} partition(s); "
-                                                      f"{count} would not be an increase.")
-    added = count - present
-    if added > MAX_PARTITIONS_PER_REQUEST:
-        return _Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+                                                      f"{count} would not be an increase."), 0
+    added: int = count - present
+    if added > left:
+        return _Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."), 0
     if assignments is None:
-        return None
+        return None, added
     if len(assignments) != added:
         return _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                         f"Attempted to add {added} additional partition(s), but only {len(assignments)} "
-                        "assignment(s) were specified.")
+                        "assignment(s) were specified."), 0
     reason = assignment_fault(services, assignments, len(found.partitions[0].replicas.assigned))
-    return None if reason is None else _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+    return (None, added) if reason is None else (_Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason), 0)
 
 
 def _result(name: str, fault: _Refusal | None) -> dict[str, Any]:

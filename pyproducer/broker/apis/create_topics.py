@@ -2,9 +2,9 @@
 
 Does:    29 without the permission to create it, 17 name (also one that differs from an existing one only in '.' and
          '_'), 36 exists, 37 partitions, 38 more replicas than brokers, 39 assignment, 40 setting, 42 named twice, 44
-         more than 10,000 partitions in one request; -1 takes the default; validate_only; settings are echoed from
-         version 5 on, the topic's id from version 7 on. Replicas are spread over the living brokers and their racks, or
-         as they are assigned; brokers that are down may have some.
+         more than 10,000 partitions in one request, or topics, partitions and settings together; -1 takes the default;
+         validate_only; settings are echoed from version 5 on, the topic's id from version 7 on. Replicas are spread
+         over the living brokers and their racks, or as they are assigned; brokers that are down may have some.
 
 Road:    KafkaApis -> [CreateTopics] -> topic life
 Thread:  handler threads.
@@ -40,6 +40,7 @@ API = Api(ApiKeys.CREATE_TOPICS, asks=(
     Question(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC)))
 # Java ReplicationControlManager.MAX_PARTITIONS_PER_BATCH; each partition is an open file here.
 MAX_PARTITIONS_PER_REQUEST = 10_000
+_MAX_RECORDS_PER_REQUEST = 10_000
 _NO_ID = UUID(int=0)
 _CONFIGS_FROM = 5
 
@@ -53,9 +54,9 @@ def handle(services: Services, request: Request) -> Answer:
     """Answer one CreateTopics request."""
     data = request.body(ApiKeys.CREATE_TOPICS).data
     named = Counter(topic["name"] for topic in data["topics"])
-    asked_for = sum(_partition_count(services, topic) for topic in data["topics"])
     may_create_all = services.authorize_cluster(request, AclOperation.CREATE)
     results = []
+    excess = _excess(services, data["topics"])
     for topic in data["topics"]:
         name = topic["name"]
         if named[name] > 1:
@@ -63,9 +64,8 @@ def handle(services: Services, request: Request) -> Answer:
             results.append(_refused(name, _Refusal(ErrorCode.INVALID_REQUEST,
                                                    "Found multiple entries for this topic.")))
         elif named[name]:
-            if asked_for > MAX_PARTITIONS_PER_REQUEST:
-                fault: _Refusal | None = _Refusal(ErrorCode.POLICY_VIOLATION,
-                                                  "Excessively large number of partitions per request.")
+            if excess is not None:
+                fault: _Refusal | None = excess
             elif not (may_create_all or services.authorize_topic(request, AclOperation.CREATE, name)):
                 fault = _Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
             else:
@@ -84,6 +84,17 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
     return {"throttle_time_ms": 0, "topics": [
         _refused(topic["name"], _Refusal(error_code, error_code.name))
         for topic in request.body(ApiKeys.CREATE_TOPICS).data["topics"]]}
+
+
+def _excess(services: Services, topics: list[Struct]) -> _Refusal | None:
+    """Return why a request is too large as a whole: its partitions, or what a controller would write for it."""
+    if sum(max(0, _partition_count(services, topic)) for topic in topics) > MAX_PARTITIONS_PER_REQUEST:
+        return _Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+    written = [(topic, 1 + _partition_count(services, topic) + len(topic["configs"])) for topic in topics]
+    if sum(count for _, count in written if count > 0) > _MAX_RECORDS_PER_REQUEST and sum(
+            count for topic, count in written if _fault(services, topic) is None) > _MAX_RECORDS_PER_REQUEST:
+        return _Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+    return None
 
 
 def _partition_count(services: Services, topic: Struct) -> int:
