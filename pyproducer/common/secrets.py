@@ -71,6 +71,7 @@ _SECRET = re.compile(
     """, re.VERBOSE | re.DOTALL)
 # Behind "//" all up to the "@"; elsewhere only with a colon in it, or every mail address would be one.
 _USERINFO = re.compile(r"""(?:(?<=//)[^\s'"/]*|(?<![^\s'",/@:])[^\s'",/@:]+:(?!//)[^\s'"]*)@""")
+_MOST_BITS = 1024  # Python itself writes no int of some thousand digits
 _WORD = re.compile(r"""[^\s'"]+""")
 
 
@@ -92,7 +93,8 @@ def _without_userinfo(word: re.Match[str]) -> str:
 def shown(value: object) -> object:
     """Return a value as it may be shown: itself, or hidden as a whole, or without the user and password in it."""
     if value is None or isinstance(value, (bool, int, float)):
-        return value
+        return value if not isinstance(value, int) or value.bit_length() <= _MOST_BITS else (
+            f"an int of {value.bit_length()} bits")
     if isinstance(value, (SecretText, SecretValue)):
         return HIDDEN
     if isinstance(value, str):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from operator import index
 
 from pyproducer.common.errors import ConfigError
-from pyproducer.common.secrets import SecretText, SecretValue
+from pyproducer.common.secrets import SecretText, SecretValue, shown
 from pyproducer.common.settings.definition import OneOf, Setting, Type
 
 INTEGER_BITS = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
@@ -99,7 +99,7 @@ def _parse_double(setting: Setting, value: object) -> float:
         raise ConfigError(setting.key, value, f"expected a number, got a {type(value).__name__}{_advice(setting)}")
     try:
         number = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         number = float("nan")
     if number != number:
         raise ConfigError(setting.key, value, f"not a number{_advice(setting)}")
@@ -109,7 +109,8 @@ def _parse_double(setting: Setting, value: object) -> float:
 def _parse_string(setting: Setting, value: object) -> str:
     if isinstance(value, str):
         return value
-    if isinstance(setting.allowed, OneOf) and isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(setting.allowed, OneOf) and isinstance(value, int) and not isinstance(value, bool) and (
+            abs(value) < 1 << 63):
         return str(value)
     if isinstance(value, os.PathLike) and setting.type is Type.STRING:
         return os.fsdecode(value)
@@ -132,7 +133,8 @@ def _parse_list(setting: Setting, value: object) -> tuple[object, ...]:
     items = tuple(value)
     for item in items:
         if not isinstance(item, str):
-            raise ConfigError(setting.key, value, f"every item must be a string, {item!r} is a {type(item).__name__}")
+            raise ConfigError(setting.key, value, f"every item must be a string, {shown(item)!r} is a "
+                                                  f"{type(item).__name__}")
     return tuple(item.strip() for item in items)
 
 

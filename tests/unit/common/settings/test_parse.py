@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,15 @@ def test_value_when_it_is_wrong_then_the_error_names_key_value_and_limit(key: st
     assert caught.value.key == key
     assert why in caught.value.why
     assert key in str(caught.value)
+
+
+@pytest.mark.parametrize("key", sorted(key for key, setting in CONFIG_TABLE.items() if not (
+    setting.type is Type.CLASS or setting.holds_objects)))
+def test_value_when_it_is_an_int_that_python_itself_does_not_write_then_the_error_names_the_setting(key: str) -> None:
+    """What was raised was Python's own ValueError, about its limit of 4,300 digits."""
+    for given in (10**5000, -10**5000, ["a", 10**5000]):
+        with pytest.raises(ConfigError, match=re.escape(key)):
+            parse(key, given)
 
 
 @pytest.mark.parametrize("key", BOUNDED)
