@@ -156,20 +156,20 @@ class IoThread:
         forced_ms = None
         if self._life.state is LifeState.FORKED:
             return False
-        if self._life.state is not LifeState.OPEN:
-            forced_ms = self._life.ms_to_forced_end(now_ms)
-            if not self._has_refused:
-                self._refuse()  # who closes may not have come so far
-                self._has_refused = True  # once is enough: it takes each partition's lock
-            if forced_ms == 0:
-                return False
-            if not self._accumulator.has_incomplete():
-                left_ms = self._sender.ms_to_go_on(now_ms)
-                if left_ms == 0:
-                    self._sender.say_goodbye(now_ms)
-                    return False
-                forced_ms = left_ms if forced_ms is None else min(forced_ms, left_ms)
         try:
+            if self._life.state is not LifeState.OPEN:
+                forced_ms = self._life.ms_to_forced_end(now_ms)
+                if not self._has_refused:
+                    self._refuse()  # who closes may not have come so far
+                    self._has_refused = True  # once is enough: it takes each partition's lock
+                if forced_ms == 0:
+                    return False
+                if not self._accumulator.has_incomplete():
+                    left_ms = self._sender.ms_to_go_on(now_ms)
+                    if left_ms == 0:
+                        self._sender.say_goodbye(now_ms)
+                        return False
+                    forced_ms = left_ms if forced_ms is None else min(forced_ms, left_ms)
             if self._life.role.is_torn:
                 self._life.role.is_torn = False
                 self._sender.recover(now_ms)  # a caller's step, see turns.py

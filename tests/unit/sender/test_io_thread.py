@@ -89,6 +89,31 @@ def test_close_when_acks_is_0_and_its_time_is_over_then_the_thread_ends() -> Non
     assert thread.life.state is LifeState.CLOSED
 
 
+@pytest.mark.parametrize("what", ["say_goodbye", "ms_to_go_on"])
+def test_close_when_something_raises_as_all_is_delivered_then_it_ends_well_all_the_same(
+        what: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """No memory for the last metrics of a producer that had delivered all: it was dead."""
+    producer = SteppedProducer(idempotent=False)
+    producer.append_told("a")
+
+    def answer() -> None:
+        while producer.client.in_flight:
+            producer.answer_all(base_offset=0)
+
+    def fail_once(_now_ms: int) -> None:
+        monkeypatch.undo()
+        raise MemoryError
+
+    producer.client.on_poll = answer
+    monkeypatch.setattr(producer.sender, what, fail_once)
+    thread = Thread(producer)
+    thread.run_to_the_end()
+    assert producer.told_names() == ["a"]
+    assert thread.life.state is LifeState.CLOSED
+    assert producer.client.closed
+    assert "Uncaught error in the sender thread" in caplog.text
+
+
 def test_close_when_a_turn_raises_then_the_thread_goes_on_with_the_next(caplog: pytest.LogCaptureFixture) -> None:
     producer = SteppedProducer(idempotent=False)
     producer.append_told("a")
