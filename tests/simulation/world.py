@@ -84,6 +84,8 @@ from tests.simulation.workload import (
 _DYING_MS = 5000
 # As many ways of bytes at most does a record take whose connection is there: metadata first, and all of it in pieces.
 _HOPS = 40
+# No sooner a broker takes a new proof; and from that part of its life on a session carries no more, at the earliest.
+_LEAST_SESSION_MS, _LEAST_PART = 1000, 0.85
 # Who asks for metadata that often knows of new partitions soon.
 _SHORT_AGE_MS = 5000
 _ADDS_IN_EVERY = 3  # seeds
@@ -747,7 +749,7 @@ class World:
                 if record.future.exception() is not None:
                     return
                 continue
-            longest_ms = linger_ms + _HOPS * latency_ms
+            longest_ms = linger_ms + _HOPS * latency_ms + self._longest_wait_for_a_session()
             if self._starts_over_by(began_ms + longest_ms):  # what went wrong before has not ended yet
                 return
             while not record.future.done() and self.scheduler.now_ms - began_ms <= longest_ms:
@@ -760,6 +762,12 @@ class World:
             if took_ms > longest_ms or (took_ms < linger_ms and lingers):
                 self.report.wrong.append(f"{record} took {took_ms} ms; linger.ms is {linger_ms}, and a way takes "
                                          f"{latency_ms} ms")
+
+    def _longest_wait_for_a_session(self) -> int:
+        """How long nothing goes by a session that is soon over and may not be renewed yet, in ms."""
+        listener = self.parameters.listener
+        lifetime_ms = 0 if listener is None else listener.session_lifetime_ms
+        return max(0, _LEAST_SESSION_MS - int(lifetime_ms * _LEAST_PART)) if lifetime_ms else 0
 
     def _starts_over_by(self, time_ms: int) -> bool:
         """Whether metadata are asked for in vain for so long that all connections are closed by then (KIP-1102)."""
