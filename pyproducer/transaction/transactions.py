@@ -437,10 +437,8 @@ class Transactions:
             self._move(_E.EPOCH_NEEDED if needs_epoch else _E.ENDED)
             self._error = None
         self._give_up_for(pending)  # whoever aborts was interrupted, perhaps
-        if needs_epoch:
-            self.on_change()
-        else:
-            self._tell(pending)
+        # Where an epoch is needed the sender has to look again: of an empty transaction no answer will have it do so.
+        self._tell(None if needs_epoch else pending)
 
     def on_failed(self, error: KafkaError) -> None:
         """A record, or a request, of the transaction failed. Thread: any."""

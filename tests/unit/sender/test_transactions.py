@@ -1154,6 +1154,25 @@ def test_prepare_when_the_transaction_is_empty_then_no_end_is_needed() -> None:
     assert producer.state is INITIALIZING
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_empty_prepared_transaction_when_it_is_ended_then_its_epoch_is_asked_for_without_another_wakeup(
+        commit: bool) -> None:
+    """The sender slept on, up to 15 s: nothing was on its way whose answer would have had it look again."""
+    producer = SteppedTransactions()
+    producer.begin()
+    pending = producer.tx.prepare()
+    producer.turn()
+    pending.is_told = True
+    pending = producer.tx.commit() if commit else producer.tx.abort()
+    woken = producer.wakeup.count
+    producer.turn()
+    if producer.client.in_flight == []:
+        assert producer.wakeup.count > woken, "the next turn is taken at once"
+        producer.turn()
+    assert producer.answer_own(INIT, producer_epoch=1).api_key is INIT
+    assert (pending.is_set, pending.error, producer.state) == (True, None, READY)
+
+
 def test_init_when_a_transaction_is_prepared_with_that_id_then_it_is_refused_and_another_is_bound() -> None:
     producer = prepared(in_transaction())
     for transactional_id in (None, "shop"):
