@@ -13,6 +13,7 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
+from pyproducer.common.records import LEAST_MS, LEAST_SECONDS, to_timestamp
 from pyproducer.hotpath import Column, binary_column, dictionary_column, encode_header_rows, items_column
 
 
@@ -93,6 +94,8 @@ def header_columns(chunk: Any, first_row: int) -> tuple[Column, array[int]]:
     """
     from pyarrow import types
 
+    if types.is_null(chunk.type):
+        return items_column((b"\x00",) * len(chunk), 0, len(chunk)), array("q", (0,)) * len(chunk)
     # flatten() hands a null struct down to its fields, so that it is found as a null key.
     keys, values = chunk.values.flatten()
     validity, offsets = chunk.buffers()[:2]
@@ -109,6 +112,8 @@ def check_headers_type(kind: Any) -> None:
     """
     from pyarrow import types
 
+    if types.is_null(kind):
+        return
     if types.is_list(kind) or types.is_large_list(kind):
         pair = kind.value_type
         if types.is_struct(pair) and [field.name for field in pair] == ["key", "value"]:
@@ -130,10 +135,10 @@ def int_column(name: str, chunks: list[Any], form: str, default: int, highest: i
 
     Raises:
         TypeError: The arrays hold no integers. Not sent.
-        ValueError: A number is out of range. Not sent.
+        ValueError: A number is out of range, or must be in seconds. Not sent.
     """
     import pyarrow
-    import pyarrow.compute
+    import pyarrow.compute as compute
     from pyarrow import types
 
     numbers = array(form)
@@ -147,7 +152,12 @@ def int_column(name: str, chunks: list[Any], form: str, default: int, highest: i
         elif not types.is_integer(kind):
             allowed = "int64 or timestamp" if name == "timestamps" else "int32 or int64"
             raise TypeError(f"{name} must be a list of int or None, or an Arrow array of {allowed}, got {kind}")
-        outside = pyarrow.compute.or_(pyarrow.compute.less(chunk, 0), pyarrow.compute.greater(chunk, highest))
+        if name == "timestamps" and types.is_integer(kind):
+            in_seconds = compute.and_(compute.greater_equal(chunk, LEAST_SECONDS), compute.less(chunk, LEAST_MS))
+            row = in_seconds.index(True).as_py()
+            if row >= 0:
+                _refuse_seconds(first_row + row, chunk[row].as_py())
+        outside = compute.or_(compute.less(chunk, 0), compute.greater(chunk, highest))
         row = outside.index(True).as_py()
         if row >= 0:
             raise ValueError(f"{name}, row {first_row + row}: {chunk[row].as_py()} is out of range: it must be from 0 "
@@ -159,6 +169,13 @@ def int_column(name: str, chunks: list[Any], form: str, default: int, highest: i
             numbers.frombytes(view[wide.offset * width:(wide.offset + len(wide)) * width])
         first_row += len(chunk)
     return numbers
+
+
+def _refuse_seconds(row: int, number: int) -> None:
+    try:
+        to_timestamp(number)
+    except ValueError as error:
+        raise ValueError(f"timestamps, row {row}: {error}") from None
 
 
 def _is_plain(kind: Any) -> bool:

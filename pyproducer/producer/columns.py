@@ -11,6 +11,7 @@ import itertools
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 from pyproducer.common.errors import SerializationError
@@ -20,6 +21,8 @@ from pyproducer.producer import arrow_columns
 
 MAX_ROWS = 2**31 - 1
 MAX_TIMESTAMP = 2**63 - 1
+_NAT = -2**63
+_EPOCH = datetime.fromtimestamp(0, timezone.utc)
 
 
 class Columns(NamedTuple):
@@ -106,6 +109,26 @@ def ensure_length(name: str, count: int, row_count: int) -> None:
                          "each row")
 
 
+def to_rows(name: str, column: Any, *, is_text: bool) -> list[Any]:
+    """Return values or keys as a list of Python objects.
+
+    Args:
+        name: What the column is, for messages.
+        column: The column.
+        is_text: Whether an Arrow column's text stays text, for a serializer; else it is its UTF-8, as `read_columns`
+            takes it.
+
+    Raises:
+        TypeError: It is not a column, or an Arrow one of another type. Not sent.
+    """
+    items = to_items(name, column)
+    if is_text or not arrow_columns.is_arrow(column):
+        return items
+    for chunk in arrow_columns.chunks_of(name, column):
+        arrow_columns.check_bytes_type(name, chunk.type)
+    return [item.encode() if type(item) is str else item for item in items]
+
+
 def to_items(name: str, column: Any) -> list[Any]:
     """Return a column as a list of Python objects.
 
@@ -134,6 +157,8 @@ def int_column(name: str, column: Any, length: int, default: int) -> array[int]:
         return array(form, (default,)) * length
     if arrow_columns.is_arrow(column):
         return arrow_columns.int_column(name, arrow_columns.chunks_of(name, column), form, default, highest)
+    if name == "timestamps" and _is_numpy_time(column):
+        column = _epoch_ms(column)
     numbers = array(form)
     for row, item in enumerate(to_items(name, column)):
         if item is None:
@@ -144,6 +169,20 @@ def int_column(name: str, column: Any, length: int, default: int) -> array[int]:
         except (TypeError, ValueError) as error:
             raise type(error)(f"{name}, row {row}: {error}") from None
     return numbers
+
+
+def _is_numpy_time(column: Any) -> bool:
+    """Whether it is an array of NumPy's datetime64; a Series of pandas keeps its zone with each item."""
+    return hasattr(column, "__array_interface__") and getattr(getattr(column, "dtype", None), "kind", None) == "M"
+
+
+def _epoch_ms(column: Any) -> list[datetime | None]:
+    """Return NumPy's datetime64, which is UTC in whatever unit, with its zone; NaT is None."""
+    numbers = column.astype("datetime64[us]").astype("int64").tolist()
+    try:
+        return [None if number == _NAT else _EPOCH + timedelta(microseconds=number) for number in numbers]
+    except OverflowError:
+        raise ValueError("timestamps has a datetime64 beyond the year 9999") from None
 
 
 def _bytes_source(name: str, column: Any, to_bytes: Callable[[str, Any], bytes | None]) -> _Source:

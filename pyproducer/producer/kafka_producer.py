@@ -255,7 +255,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             keys: The same, or None when no row has a key.
             headers: For each row a sequence of pairs (str, bytes or None), or None; or Arrow
                 list<struct<key: string, value: binary>>.
-            timestamps: A list of int (epoch ms) or None for now; or Arrow int64 (epoch ms) or timestamp.
+            timestamps: A list of int (epoch ms), datetime or None for now; or Arrow int64 (epoch ms) or timestamp; or
+                NumPy datetime64, which is UTC.
             partitions: A list of int or None to let the partitioner choose; or Arrow int32 or int64.
 
         Returns:

@@ -8,6 +8,7 @@ Source:  ours. Differs from send() in a loop: every row is serialized and checke
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,9 +25,10 @@ from pyproducer.common.errors import (
     IllegalStateError,
     KafkaError,
 )
-from pyproducer.common.records import Header, ProducerRecord, RecordMetadata
+from pyproducer.common.records import LEAST_MS, LEAST_SECONDS, Header, ProducerRecord, RecordMetadata
 from pyproducer.hotpath import record_size_upper_bound
-from pyproducer.producer.columns import ensure_length, int_column, to_items
+from pyproducer.producer import arrow_columns
+from pyproducer.producer.columns import ensure_length, int_column, to_items, to_rows
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.partitioners import OUR_PARTITIONERS
 from pyproducer.transaction.transactions import OpenTransaction
@@ -70,12 +72,12 @@ def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers:
         TypeError: A column or an item has the wrong type. Nothing was sent.
         ValueError: Columns have different lengths, or a number is out of range. Nothing was sent.
     """
-    value_items = to_items("values", values)
+    value_items = to_rows("values", values, is_text=sender.value_serializer is not None)
     count = len(value_items)
     places = int_column("partitions", partitions, count, UNKNOWN_PARTITION)
     times = int_column("timestamps", timestamps, count, -1)
-    key_items = [None] * count if keys is None else to_items("keys", keys)
-    header_items = [None] * count if headers is None else [_pairs(item) for item in to_items("headers", headers)]
+    key_items = [None] * count if keys is None else to_rows("keys", keys, is_text=sender.key_serializer is not None)
+    header_items = [None] * count if headers is None else _header_rows(headers)
     for name, column in (("keys", key_items), ("headers", header_items), ("timestamps", times), ("partitions", places)):
         ensure_length(name, len(column), count)
     records = []
@@ -83,7 +85,8 @@ def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers:
         try:
             records.append(ProducerRecord(
                 topic, value_items[row], key_items[row], headers=header_items[row],
-                partition=None if places[row] < 0 else places[row], timestamp=None if times[row] < 0 else times[row]))
+                partition=None if places[row] < 0 else places[row],
+                timestamp=None if times[row] < 0 else _given_time(times[row])))
         except TypeError as error:
             raise TypeError(f"headers, row {row}: {error}") from None
         if times[row] < 0:
@@ -185,11 +188,21 @@ def _place(record: ProducerRecord) -> TopicPartition:
     return TopicPartition(record.topic, UNKNOWN_PARTITION if record.partition is None else record.partition)
 
 
-def _pairs(item: Any) -> Any:
-    """Return the headers of a row; Arrow gives a list of {"key": ..., "value": ...}."""
-    if isinstance(item, list) and item and isinstance(item[0], dict):
-        return [(pair["key"], pair["value"]) for pair in item]
-    return item
+def _given_time(epoch_ms: int) -> int | datetime:
+    """Return a timestamp that was checked, so that it is not taken for seconds: one in 1970 was a datetime."""
+    if not LEAST_SECONDS <= epoch_ms < LEAST_MS:
+        return epoch_ms
+    return datetime.fromtimestamp(0, timezone.utc) + timedelta(milliseconds=epoch_ms)
+
+
+def _header_rows(column: Any) -> list[Any]:
+    """Return the headers of each row; Arrow gives lists of {"key": ..., "value": ...}."""
+    items = to_items("headers", column)
+    if not arrow_columns.is_arrow(column):
+        return items
+    for chunk in arrow_columns.chunks_of("headers", column):
+        arrow_columns.check_headers_type(chunk.type)
+    return [item and [(pair["key"], pair["value"]) for pair in item] for item in items]
 
 
 def _left_ms(clock: Clock, deadline_ms: int) -> int:

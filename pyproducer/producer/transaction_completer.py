@@ -69,6 +69,7 @@ class TransactionCompleter:
             AuthorizationError: The principal may not use the transactional id.
             ApiError: The coordinator refuses for another reason.
             AuthenticationError: TLS or SASL failed.
+            TypeError: It is no PreparedTransaction; of its text `from_json` makes one.
         """
         return self.commit_all([prepared])[0]
 
@@ -94,6 +95,9 @@ class TransactionCompleter:
 
     def _end_all(self, prepared: Sequence[PreparedTransaction], *, commit: bool) -> list[TransactionOutcome]:
         asked = TransactionOutcome.COMMITTED if commit else TransactionOutcome.ABORTED
+        if not isinstance(prepared, Sequence) or not all(isinstance(each, PreparedTransaction) for each in prepared):
+            raise TypeError("what is ended is a PreparedTransaction, or a list of them, and of its text "
+                            f"PreparedTransaction.from_json() makes one: got {repr(prepared)[:200]}")
         outcomes = [asked] * len(prepared)
         known = [index for index, each in enumerate(prepared) if not each.is_empty]
         codes = self._client().end_transactions([

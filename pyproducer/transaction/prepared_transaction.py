@@ -62,4 +62,4 @@ class PreparedTransaction(NamedTuple):
                        tuple(TopicPartition(str(topic), int(partition)) for topic, partition in fields["partitions"]),
                        bool(fields["has_offsets"]))
         except (KeyError, OverflowError, TypeError, ValueError) as cause:
-            raise ValueError(f"this is no prepared transaction: {text[:200]!r}") from cause
+            raise ValueError(f"this is no prepared transaction: {repr(text)[:200]}") from cause

@@ -32,6 +32,7 @@ FATAL_CODES: Final = frozenset({
 """Of a record, or a request in a transaction: no abort helps."""
 
 # What a coordinator, or a leader, answers a producer whose transaction it has aborted, or whose id another one has.
+_GIVEN_UP_BY_ABORT = frozenset({"prepare_transaction()", "send_offsets_to_transaction()"})
 _FENCINGS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE, ErrorCode.PRODUCER_FENCED})
 
 
@@ -89,7 +90,7 @@ def fatal(error: KafkaError, transactional_id: str, hint: str = "") -> FatalProd
 
 def timed_out(call: str, max_block_ms: int, transactional_id: str, why: str) -> KafkaTimeoutError:
     """Return the error of a call that did not come to its end in time."""
+    instead = "or abort_transaction()" if call in _GIVEN_UP_BY_ABORT else "nothing else may come before"
     return KafkaTimeoutError(
         f"{call} with transactional.id {transactional_id!r} was not done within max.block.ms = {max_block_ms} ms, and "
-        f"goes on: call it again to wait for it, nothing else may come before{why}", phase="transaction",
-        outcome="unknown")
+        f"goes on: call it again to wait for it, {instead}{why}", phase="transaction", outcome="unknown")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pyproducer import BufferExhaustedError
+from pyproducer import BufferExhaustedError, ProducerInterceptor
+from pyproducer.record.record_reader import Record
+from pyproducer.testing import MockProducer
 from tests.conftest import refuse
 from tests.support.patience import GIVE_UP_S
 from tests.unit.producer.facade import Facade, Facades
@@ -152,3 +156,106 @@ def test_array_when_its_library_cannot_hand_it_over_then_refused_by_the_name_of_
         facade.producer.send_batch("t", **{"values": [b"v"], name: make(error)})
     assert refused.value.__cause__ is error
     assert facade.broker.sent == []
+
+
+class Nothing(ProducerInterceptor):
+    """Changes no record."""
+
+
+ROADS: dict[str, dict[str, Any]] = {
+    "columns": {}, "an interceptor": {"interceptor.classes": [Nothing()]},
+    "another partitioner": {"partitioner.class": "UniformStickyPartitioner"}}
+TEXTS = [["paid", None, "caf\u00e9"], ["pa", "id"]]
+
+
+@pytest.fixture(params=[*ROADS, "MockProducer"])
+def send(request: pytest.FixtureRequest, facades: Facades) -> Callable[..., list[Record]]:
+    """Sends columns to t-0, by columns or row by row, and returns what was stored."""
+    if request.param == "MockProducer":
+        mock = MockProducer()
+
+        def to_mock(values: Any, **columns: Any) -> list[Record]:
+            mock.send_batch("t", values, **columns).result(GIVE_UP_S)
+            return [Record(0, record.timestamp or 0, record.key, record.value, tuple(record.headers), -1)
+                    for record in mock.history()]
+        return to_mock
+    facade = facades(**ROADS[request.param])
+
+    def to_broker(values: Any, **columns: Any) -> list[Record]:
+        facade.producer.send_batch("t", values, partitions=[0] * len(values), **columns).result(GIVE_UP_S)
+        return facade.broker.records
+    return to_broker
+
+
+@pytest.mark.parametrize("make", [
+    lambda: pyarrow.chunked_array(TEXTS), lambda: pyarrow.chunked_array(TEXTS, pyarrow.large_string()),
+    lambda: pyarrow.chunked_array(TEXTS).dictionary_encode(),
+    lambda: pyarrow.chunked_array(TEXTS, pyarrow.string_view()),
+    lambda: pyarrow.chunked_array(TEXTS).cast(pyarrow.binary())],
+    ids=["string", "large_string", "dictionary", "string_view", "binary"])
+def test_text_when_no_serializer_is_given_then_it_is_utf_8_whatever_road_it_takes(
+        send: Callable[..., list[Record]], make: Callable[[], Any]) -> None:
+    """With an interceptor, another partitioner or a MockProducer the same column was refused."""
+    utf8 = [b"paid", None, "caf\u00e9".encode(), b"pa", b"id"]
+    records = send(make(), keys=make())
+    assert [record.value for record in records] == utf8
+    assert [record.key for record in records] == utf8
+
+
+@pytest.mark.parametrize("column", [
+    lambda: pyarrow.array([1, 2]), lambda: pyarrow.compute.run_end_encode(pyarrow.array(["a", "a"]))],
+    ids=["int64", "run_end_encoded"])
+def test_column_when_it_is_neither_bytes_nor_text_then_it_is_refused_whatever_road_it_takes(
+        send: Callable[..., list[Record]], column: Callable[[], Any]) -> None:
+    with pytest.raises(TypeError, match="values must be an Arrow array of binary"):
+        send(column())
+    with pytest.raises(TypeError, match="keys must be an Arrow array of binary"):
+        send([b"a", b"b"], keys=column())
+
+
+def test_headers_when_they_are_arrows_then_the_same_are_taken_and_refused_whatever_road_they_take(
+        send: Callable[..., list[Record]]) -> None:
+    pair = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
+    rows = [[{"key": "a", "value": b"1"}, {"key": "b", "value": None}], None, []]
+    for wrong in (pyarrow.map_(pyarrow.string(), pyarrow.binary()), pyarrow.list_(pyarrow.struct([pair[1], pair[0]])),
+                  pyarrow.int64()):
+        with pytest.raises(TypeError, match="headers must be an Arrow array of list"):
+            send([b"v"] * 3, headers=pyarrow.nulls(3, wrong))
+    records = send([b"v"] * 3, headers=pyarrow.array(rows, pyarrow.list_(pair)))
+    assert [tuple(record.headers) for record in records] == [(("a", b"1"), ("b", None)), (), ()]
+    records = send([b"w"] * 3, headers=pyarrow.nulls(3))[-3:]
+    assert [(record.value, tuple(record.headers)) for record in records] == [(b"w", ())] * 3
+
+
+def test_timestamps_when_they_must_be_in_seconds_then_the_row_is_refused_whatever_road_it_takes(
+        send: Callable[..., list[Record]]) -> None:
+    """In an Arrow column they were stored as 1970, and retention deleted the records."""
+    with pytest.raises(ValueError, match=r"timestamps, row 2: timestamp 1700000000 is in seconds, it seems"):
+        send([b"v"] * 3, timestamps=pyarrow.array([10**13, None, 1_700_000_000]))
+    in_1970 = pyarrow.array([1_700_000_000], pyarrow.timestamp("ms"))
+    assert [record.timestamp for record in send([b"v"], timestamps=in_1970)] == [1_700_000_000], "it says what it is"
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns", "D", "h"])
+def test_timestamps_when_they_are_numpys_then_they_are_utc_in_whatever_unit_as_arrows_are(
+        send: Callable[..., list[Record]], unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nanoseconds were taken for milliseconds, and the others for local time."""
+    numpy = pytest.importorskip("numpy")
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        records = send([b"v"] * 2, timestamps=numpy.array(["2025-01-01T00", "1970-01-02"], f"datetime64[{unit}]"))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert [record.timestamp for record in records] == [1_735_689_600_000, 86_400_000]
+
+
+def test_timestamps_when_one_of_numpys_is_none_or_far_away_then_it_is_now_or_refused(
+        send: Callable[..., list[Record]]) -> None:
+    numpy = pytest.importorskip("numpy")
+    [record] = send([b"v"], timestamps=numpy.array(["NaT"], "datetime64[ms]"))
+    assert record.timestamp == 0 or record.timestamp > 1_700_000_000_000
+    for wrong, why in (("1969-12-31", "row 0: timestamp .* is out of range"), ("20000-01-01", "beyond the year 9999")):
+        with pytest.raises(ValueError, match=why):
+            send([b"v"], timestamps=numpy.array([wrong], "datetime64[ms]"))

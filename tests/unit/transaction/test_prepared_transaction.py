@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 
-from pyproducer import PreparedTransaction, TopicPartition
+from pyproducer import PreparedTransaction, TopicPartition, TransactionCompleter
 
 FULL = PreparedTransaction("shop\u00e9", 2**40, 32767, (TopicPartition("orders", 0), TopicPartition("orders", 3)), True)
 EMPTY = PreparedTransaction("shop", 7, 0)
@@ -34,3 +35,16 @@ def test_prepared_transaction_when_nothing_is_in_it_then_it_is_empty(
 def test_from_json_when_it_is_none_then_it_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="this is no prepared transaction"):
         PreparedTransaction.from_json(text)
+
+
+def test_from_json_when_a_database_has_nothing_then_that_is_said() -> None:
+    with pytest.raises(ValueError, match="this is no prepared transaction: None"):
+        PreparedTransaction.from_json(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [FULL.to_json(), None, 7, [FULL.to_json()]])
+def test_completer_when_it_is_given_something_else_then_it_says_what_makes_one(wrong: Any) -> None:
+    with TransactionCompleter({"bootstrap.servers": "127.0.0.1:1"}) as completer:
+        for end in (completer.commit, completer.abort, completer.commit_all, completer.abort_all):
+            with pytest.raises(TypeError, match=r"PreparedTransaction\.from_json"):
+                end(wrong)
