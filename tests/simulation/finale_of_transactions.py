@@ -3,6 +3,7 @@
     offsets in part    the coordinator of a group has no time for one of some offsets: it is asked for anew
     refused in part    before Transactions V2: one of some partitions is refused, and that is what is told
     given up           an abort comes while a prepare waits, which is told so
+    empty one          what was prepared, and has nothing in it, is ended at once: nobody sleeps before
     prepared stays     init_transactions() does not abort what is prepared, also behind another id's
     another id         init_transactions() timed out, and ended behind the caller's back: then another id may be taken
     left open          the producer is closed, and nobody ends its transaction: it says so
@@ -38,6 +39,7 @@ _GROUP = "ledger"
 _LONG_MS = 60_000
 _SHORT_MS = 50
 _LONGEST_ABSENCE_MS = 30_000  # all producers try to connect all the while
+_AT_ONCE_MS, _HOPS = 200, 40  # a session may be about to be renewed; and the ways of a request's bytes, in pieces
 _BACK_MS = 1000  # behind that a node that stopped comes back
 _REQUEST_TIMED_OUT, _NOT_ALLOWED, _ID_NOT_ALLOWED = 7, 29, 53
 
@@ -62,8 +64,8 @@ class FinaleOfTransactions:
 
     def play(self) -> None:
         """Play them; one ends early where time is too short for it."""
-        for play in (self._offsets_in_part, self._refused_in_part, self._given_up, self._prepared_stays,
-                     self._another_id, self._left_open, self._not_allowed):
+        for play in (self._offsets_in_part, self._refused_in_part, self._given_up, self._empty_one,
+                     self._prepared_stays, self._another_id, self._left_open, self._not_allowed):
             name, before = play.__name__[1:].replace("_", " "), len(self._caller.complaints)
             try:
                 if play() is False:
@@ -135,6 +137,20 @@ class FinaleOfTransactions:
             self._caller.sleep_ms(_SHORT_MS)
         if not isinstance(raised[0], TransactionAbortedError):
             self._complain(f"prepare_transaction() waited, an abort came, and it came to {raised[0]!r}")
+        return True
+
+    def _empty_one(self) -> bool:
+        if not self._begin():
+            return False
+        told, producer = self._caller.new_transaction(), self._caller.producer
+        producer.prepare_transaction()
+        began_ms, longest_ms = self._caller.now_ms, _AT_ONCE_MS + _HOPS * self._caller.longest_latency_ms
+        end = producer.commit_transaction if told.number % 2 else producer.abort_transaction
+        self._caller.call(end.__name__, end, told)
+        told.end = "committed" if end == producer.commit_transaction else "aborted"
+        if self._caller.now_ms - began_ms > longest_ms:
+            self._complain(f"{end.__name__}() of an empty prepared transaction took {self._caller.now_ms - began_ms} "
+                           f"ms, and {longest_ms} are many")
         return True
 
     def _prepared_stays(self) -> bool:

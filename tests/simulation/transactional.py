@@ -544,6 +544,11 @@ class TransactionalCaller:
         """Wait for its end."""
         self._workload._scheduler.join(thread)
 
+    @property
+    def longest_latency_ms(self) -> int:
+        """How long bytes are on their way at most."""
+        return self._workload._parameters.latency_ms
+
     def sleep_ms(self, ms: int) -> None:
         """Do nothing for so long."""
         self._workload._clock.sleep(ms)
