@@ -21,6 +21,8 @@ from tests.simulation.workload import Sent, Workload
 
 # Of a world that is well again: requests that nobody answers time out, and names and nodes are tried again.
 _LONGEST_CURE_MS = 30_000
+# Beside close() threads are held up as much as they can be, which a request is not to be too short for.
+LATE_CALLER, _CROWDED_MS = -5, 1000
 _TOO_LARGE = 10
 _MEMORY_MS = ID_EXPIRATION_MS - SILENCE_LIMIT_MS
 
@@ -66,7 +68,8 @@ class Patience:
         moves = [(handed.read_ms, taken.topic, taken.partition) for handed in self._ledger.handed if handed.read_number
                  for taken in handed.taken if taken.code in (0, _TOO_LARGE)]
         for record in self._records:
-            if record.told_ms <= healed_ms:
+            if record.told_ms <= healed_ms or (
+                    record.caller == LATE_CALLER and self._props["request.timeout.ms"] < _CROWDED_MS):
                 continue
             self._checks["liveness"] += 1
             error = record.told_error

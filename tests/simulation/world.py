@@ -65,6 +65,7 @@ from tests.simulation.model_parameters import ModelClient, ModelParameters
 from tests.simulation.names import name_of
 from tests.simulation.network import Network
 from tests.simulation.opening import Opening
+from tests.simulation.patience import LATE_CALLER
 from tests.simulation.plan import Parameters, Plan, draw
 from tests.simulation.powers import OPENINGS
 from tests.simulation.schedule import Scheduler, SimClock, SimLock, SimRLock, SimThread, SimulationFailed
@@ -829,7 +830,7 @@ class World:
         """Begin to send one more record beside close(), where nothing else is on its way that would hold it up."""
         assert self.workload is not None
         workload = self.workload
-        record = workload.new_record(-5, 1, next(iter(self.parameters.topics)), None, 5)
+        record = workload.new_record(LATE_CALLER, 1, next(iter(self.parameters.topics)), None, 5)
         self.scheduler.crowd()
         return self.scheduler.start(lambda: workload.send(record, None, None, with_callback=True), "late caller")
 
