@@ -264,7 +264,8 @@ class RequestChannel:
     def receive_request(self, timeout_ms: int) -> Request | ShutdownRequest | None:
         """Return the next request, or None when none came within `timeout_ms`."""
         try:
-            request = self._queue.get(timeout=timeout_ms / 1000)
+            # Who may wait until just now may wait for ever, where a put woke him for what another took (CPython 3.10).
+            request = self._queue.get(timeout_ms > 0, timeout_ms / 1000)
         except queue.Empty:
             return None
         if isinstance(request, Request):
