@@ -47,18 +47,36 @@ def chunks_of(name: str, column: Any) -> list[Any]:
     return [chunk.storage if isinstance(chunk, pyarrow.ExtensionArray) else chunk for chunk in chunks]
 
 
-def check_bytes_type(name: str, kind: Any) -> None:
-    """Refuse an Arrow type that is not bytes or text.
+def bytes_chunks(name: str, column: Any) -> list[Any]:
+    """Return the arrays of an Arrow object that holds bytes or text; see `chunks_of`.
 
     Raises:
-        TypeError: It is neither. Not sent.
+        TypeError: It holds neither, or cannot be read. Not sent.
     """
     from pyarrow import types
 
-    value_kind = kind.value_type if types.is_dictionary(kind) else kind
-    if not (_is_plain(value_kind) or _is_castable(value_kind)):
-        raise TypeError(f"{name} must be an Arrow array of binary, large_binary, string, large_string or a dictionary "
-                        f"of these, got {kind}")
+    chunks = chunks_of(name, column)
+    for chunk in chunks:
+        kind = chunk.type
+        value_kind = kind.value_type if types.is_dictionary(kind) else kind
+        if not (_is_plain(value_kind) or _is_castable(value_kind)):
+            raise TypeError(f"{name} must be an Arrow array of binary, large_binary, string, large_string or a "
+                            f"dictionary of these, got {kind}")
+    return chunks
+
+
+def header_chunks(column: Any) -> list[Any]:
+    """Return the arrays of an Arrow object that holds a list of key and value for each row; see `chunks_of`.
+
+    Raises:
+        TypeError: It holds something else, or cannot be read. Not sent.
+    """
+    chunks = chunks_of("headers", column)
+    for chunk in chunks:
+        if not _is_of_headers(chunk.type):
+            raise TypeError("headers must be an Arrow array of list<struct<key: string, value: binary>>, got "
+                            f"{chunk.type}")
+    return chunks
 
 
 def bytes_column(chunk: Any) -> Column:
@@ -102,25 +120,6 @@ def header_columns(chunk: Any, first_row: int) -> tuple[Column, array[int]]:
     data, ends, bounds = encode_header_rows(validity, offsets, types.is_large_list(chunk.type), chunk.offset,
                                             len(chunk), bytes_column(keys), bytes_column(values), first_row)
     return binary_column(None, ends, data, True, 0, len(chunk)), bounds
-
-
-def check_headers_type(kind: Any) -> None:
-    """Refuse an Arrow type that is not a list of key and value.
-
-    Raises:
-        TypeError: It is another. Not sent.
-    """
-    from pyarrow import types
-
-    if types.is_null(kind):
-        return
-    if types.is_list(kind) or types.is_large_list(kind):
-        pair = kind.value_type
-        if types.is_struct(pair) and [field.name for field in pair] == ["key", "value"]:
-            key, value = pair[0].type, pair[1].type
-            if (types.is_string(key) or types.is_large_string(key)) and (_is_plain(value) or types.is_null(value)):
-                return
-    raise TypeError(f"headers must be an Arrow array of list<struct<key: string, value: binary>>, got {kind}")
 
 
 def int_column(name: str, chunks: list[Any], form: str, default: int, highest: int) -> array[int]:
@@ -176,6 +175,20 @@ def _refuse_seconds(row: int, number: int) -> None:
         to_timestamp(number)
     except ValueError as error:
         raise ValueError(f"timestamps, row {row}: {error}") from None
+
+
+def _is_of_headers(kind: Any) -> bool:
+    from pyarrow import types
+
+    if types.is_null(kind):
+        return True
+    if not (types.is_list(kind) or types.is_large_list(kind)):
+        return False
+    pair = kind.value_type
+    if not types.is_struct(pair) or [field.name for field in pair] != ["key", "value"]:
+        return False
+    key, value = pair[0].type, pair[1].type
+    return bool(types.is_string(key) or types.is_large_string(key)) and (_is_plain(value) or bool(types.is_null(value)))
 
 
 def _is_plain(kind: Any) -> bool:

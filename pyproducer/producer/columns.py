@@ -22,7 +22,7 @@ from pyproducer.producer import arrow_columns
 MAX_ROWS = 2**31 - 1
 MAX_TIMESTAMP = 2**63 - 1
 _NAT = -2**63
-_EPOCH = datetime.fromtimestamp(0, timezone.utc)
+EPOCH = datetime.fromtimestamp(0, timezone.utc)
 
 
 class Columns(NamedTuple):
@@ -121,12 +121,10 @@ def to_rows(name: str, column: Any, *, is_text: bool) -> list[Any]:
     Raises:
         TypeError: It is not a column, or an Arrow one of another type. Not sent.
     """
-    items = to_items(name, column)
     if is_text or not arrow_columns.is_arrow(column):
-        return items
-    for chunk in arrow_columns.chunks_of(name, column):
-        arrow_columns.check_bytes_type(name, chunk.type)
-    return [item.encode() if type(item) is str else item for item in items]
+        return to_items(name, column)
+    return [item.encode() if type(item) is str else item
+            for chunk in arrow_columns.bytes_chunks(name, column) for item in chunk.to_pylist()]
 
 
 def to_items(name: str, column: Any) -> list[Any]:
@@ -158,7 +156,7 @@ def int_column(name: str, column: Any, length: int, default: int) -> array[int]:
     if arrow_columns.is_arrow(column):
         return arrow_columns.int_column(name, arrow_columns.chunks_of(name, column), form, default, highest)
     if name == "timestamps" and _is_numpy_time(column):
-        column = _epoch_ms(column)
+        column = _moments(column)
     numbers = array(form)
     for row, item in enumerate(to_items(name, column)):
         if item is None:
@@ -176,20 +174,18 @@ def _is_numpy_time(column: Any) -> bool:
     return hasattr(column, "__array_interface__") and getattr(getattr(column, "dtype", None), "kind", None) == "M"
 
 
-def _epoch_ms(column: Any) -> list[datetime | None]:
+def _moments(column: Any) -> list[datetime | None]:
     """Return NumPy's datetime64, which is UTC in whatever unit, with its zone; NaT is None."""
     numbers = column.astype("datetime64[us]").astype("int64").tolist()
     try:
-        return [None if number == _NAT else _EPOCH + timedelta(microseconds=number) for number in numbers]
+        return [None if number == _NAT else EPOCH + timedelta(microseconds=number) for number in numbers]
     except OverflowError:
         raise ValueError("timestamps has a datetime64 beyond the year 9999") from None
 
 
 def _bytes_source(name: str, column: Any, to_bytes: Callable[[str, Any], bytes | None]) -> _Source:
     if arrow_columns.is_arrow(column):
-        chunks = arrow_columns.chunks_of(name, column)
-        for chunk in chunks:
-            arrow_columns.check_bytes_type(name, chunk.type)
+        chunks = arrow_columns.bytes_chunks(name, column)
         return _Source(chunks, map(len, chunks), _read_arrow)
     rows = tuple(column if type(column) is list else to_items(name, column))
     try:
@@ -214,9 +210,7 @@ def _converted(name: str, items: Iterable[Any], to_bytes: Callable[[str, Any], b
 
 def _headers_source(column: Any) -> _Source:
     if arrow_columns.is_arrow(column):
-        chunks = arrow_columns.chunks_of("headers", column)
-        for chunk in chunks:
-            arrow_columns.check_headers_type(chunk.type)
+        chunks = arrow_columns.header_chunks(column)
         return _Source(chunks, map(len, chunks), _read_arrow_headers)
     parts: list[bytes] = []
     ends, bounds = array("q", [0]), array("q")

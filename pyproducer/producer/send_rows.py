@@ -8,7 +8,7 @@ Source:  ours. Differs from send() in a loop: every row is serialized and checke
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from pyproducer.common.errors import (
 from pyproducer.common.records import LEAST_MS, LEAST_SECONDS, Header, ProducerRecord, RecordMetadata
 from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.producer import arrow_columns
-from pyproducer.producer.columns import ensure_length, int_column, to_items, to_rows
+from pyproducer.producer.columns import EPOCH, ensure_length, int_column, to_items, to_rows
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.partitioners import OUR_PARTITIONERS
 from pyproducer.transaction.transactions import OpenTransaction
@@ -192,17 +192,15 @@ def _given_time(epoch_ms: int) -> int | datetime:
     """Return a timestamp that was checked, so that it is not taken for seconds: one in 1970 was a datetime."""
     if not LEAST_SECONDS <= epoch_ms < LEAST_MS:
         return epoch_ms
-    return datetime.fromtimestamp(0, timezone.utc) + timedelta(milliseconds=epoch_ms)
+    return EPOCH + timedelta(milliseconds=epoch_ms)
 
 
 def _header_rows(column: Any) -> list[Any]:
     """Return the headers of each row; Arrow gives lists of {"key": ..., "value": ...}."""
-    items = to_items("headers", column)
     if not arrow_columns.is_arrow(column):
-        return items
-    for chunk in arrow_columns.chunks_of("headers", column):
-        arrow_columns.check_headers_type(chunk.type)
-    return [item and [(pair["key"], pair["value"]) for pair in item] for item in items]
+        return to_items("headers", column)
+    return [item and [(pair["key"], pair["value"]) for pair in item]
+            for chunk in arrow_columns.header_chunks(column) for item in chunk.to_pylist()]
 
 
 def _left_ms(clock: Clock, deadline_ms: int) -> int:

@@ -202,6 +202,30 @@ def test_text_when_no_serializer_is_given_then_it_is_utf_8_whatever_road_it_take
     assert [record.key for record in records] == utf8
 
 
+class Once:
+    """A stream of another library that is gone when it was read."""
+
+    def __init__(self, column: Any) -> None:
+        self._columns = [column]
+        self._length = len(column)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._columns.pop().__arrow_c_stream__(requested_schema)
+
+
+def test_stream_when_it_can_be_read_once_then_that_is_enough_whatever_road_it_takes(
+        send: Callable[..., list[Record]]) -> None:
+    pair = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
+    headers = pyarrow.chunked_array([[[{"key": "a", "value": b"1"}]], [None]], pyarrow.list_(pair))
+    records = send(Once(pyarrow.chunked_array([["a"], ["b"]])), keys=Once(pyarrow.chunked_array([["c", "d"]])),
+                   headers=Once(headers), timestamps=Once(pyarrow.chunked_array([[10**13, 10**13 + 1]])))
+    assert [(record.value, record.key, tuple(record.headers), record.timestamp) for record in records] == [
+        (b"a", b"c", (("a", b"1"),), 10**13), (b"b", b"d", (), 10**13 + 1)]
+
+
 @pytest.mark.parametrize("column", [
     lambda: pyarrow.array([1, 2]), lambda: pyarrow.compute.run_end_encode(pyarrow.array(["a", "a"]))],
     ids=["int64", "run_end_encoded"])
