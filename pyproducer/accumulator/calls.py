@@ -52,8 +52,7 @@ class Calls:
         Raises:
             IllegalStateError: The thread is inside: this is a signal's handler, a finalizer. Nothing was sent.
         """
-        if self.is_nested:
-            raise self.nested(call)
+        self.ensure_not_nested(call)
         ident, note = threading.get_ident(), allocate_lock()
         try:
             with note:
@@ -72,6 +71,18 @@ class Calls:
                 return True
             self.inside.pop(ident, None)  # who was interrupted twice did not
         return is_owned(self._futures_lock)
+
+    def ensure_not_nested(self, call: str) -> None:
+        """Do nothing where the current thread is in no call.
+
+        Args:
+            call: Its name, for the error.
+
+        Raises:
+            IllegalStateError: It is in one: see `is_nested`. Nothing was sent.
+        """
+        if self.is_nested:
+            raise self.nested(call)
 
     def forget_others(self) -> None:
         """In a child process: only the current thread is here, and one that begins may get an ident of another's."""

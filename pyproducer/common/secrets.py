@@ -92,9 +92,10 @@ def _without_userinfo(word: re.Match[str]) -> str:
 
 def shown(value: object) -> object:
     """Return a value as it may be shown: itself, or hidden as a whole, or without the user and password in it."""
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return f"an int of {value.bit_length()} bits"
     if value is None or isinstance(value, (bool, int, float)):
-        return value if not isinstance(value, int) or value.bit_length() <= _MOST_BITS else (
-            f"an int of {value.bit_length()} bits")
+        return value
     if isinstance(value, (SecretText, SecretValue)):
         return HIDDEN
     if isinstance(value, str):

@@ -294,8 +294,7 @@ class RecordSender:
 
     def ensure_outside(self) -> None:
         """Refuse a call in the middle of another one of the same thread."""
-        if self._life.calls.is_nested:
-            raise self._life.calls.nested("send()")
+        self._life.calls.ensure_not_nested("send()")
 
     def switch(self, topic: str) -> None:
         """Choose another sticky partition for a topic."""

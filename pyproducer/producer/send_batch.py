@@ -80,8 +80,7 @@ class BatchSender:
         """Take the columns of a call; see KafkaProducer.send_batch."""
         sender = self._record_sender
         within = sender.may_send.begin_batch()
-        if self._life.calls.is_nested:
-            raise self._life.calls.nested("send_batch()")
+        self._life.calls.ensure_not_nested("send_batch()")
         topic = to_topic(topic)
         created = self._clock.timestamp_ms()
         deadline_ms = self._clock.now_ms() + self._max_block_ms

@@ -31,8 +31,9 @@ FATAL_CODES: Final = frozenset({
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED})
 """Of a record, or a request in a transaction: no abort helps."""
 
-# What a coordinator, or a leader, answers a producer whose transaction it has aborted, or whose id another one has.
+# Calls that wait for what an abort makes needless.
 _GIVEN_UP_BY_ABORT = frozenset({"prepare_transaction()", "send_offsets_to_transaction()"})
+# What a coordinator, or a leader, answers a producer whose transaction it has aborted, or whose id another one has.
 _FENCINGS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE, ErrorCode.PRODUCER_FENCED})
 
 
