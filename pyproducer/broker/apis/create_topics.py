@@ -13,6 +13,7 @@ Source:  Java ReplicationControlManager.createTopics (4.1).
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from operator import itemgetter
@@ -40,6 +41,7 @@ API = Api(ApiKeys.CREATE_TOPICS, asks=(
     Question(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC)))
 # Java ReplicationControlManager.MAX_PARTITIONS_PER_BATCH; each partition is an open file here.
 MAX_PARTITIONS_PER_REQUEST = 10_000
+# Java QuorumController.MAX_RECORDS_PER_USER_OP: one record for a topic, and for each of its partitions and settings.
 _MAX_RECORDS_PER_REQUEST = 10_000
 _NO_ID = UUID(int=0)
 _CONFIGS_FROM = 5
@@ -88,11 +90,15 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
 
 def _excess(services: Services, topics: list[Struct]) -> _Refusal | None:
     """Return why a request is too large as a whole: its partitions, or what a controller would write for it."""
-    if sum(max(0, _partition_count(services, topic)) for topic in topics) > MAX_PARTITIONS_PER_REQUEST:
+    counts = [max(0, _partition_count(services, topic)) for topic in topics]
+    if sum(counts) > MAX_PARTITIONS_PER_REQUEST:
         return _Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-    written = [(topic, 1 + _partition_count(services, topic) + len(topic["configs"])) for topic in topics]
-    if sum(count for _, count in written if count > 0) > _MAX_RECORDS_PER_REQUEST and sum(
-            count for topic, count in written if _fault(services, topic) is None) > _MAX_RECORDS_PER_REQUEST:
+    records = [1 + count + len(topic["configs"]) for topic, count in zip(topics, counts, strict=True)]
+    if sum(records) <= _MAX_RECORDS_PER_REQUEST:
+        return None
+    # Of what is refused nothing is written.
+    written = sum(itertools.compress(records, (_fault(services, topic) is None for topic in topics)))
+    if written > _MAX_RECORDS_PER_REQUEST:
         return _Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
     return None
 
