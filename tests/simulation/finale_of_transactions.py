@@ -29,6 +29,7 @@ from pyproducer import (
 )
 from pyproducer.protocol.apis import ApiKeys
 from tests.simulation.faults import Faults
+from tests.simulation.manners import HOPS
 from tests.simulation.model_broker import ModelCluster
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ _GROUP = "ledger"
 _LONG_MS = 60_000
 _SHORT_MS = 50
 _LONGEST_ABSENCE_MS = 30_000  # all producers try to connect all the while
-_AT_ONCE_MS, _HOPS = 200, 40  # a session may be about to be renewed; and the ways of a request's bytes, in pieces
+_AT_ONCE_MS = 200  # a session may be about to be renewed
 _BACK_MS = 1000  # behind that a node that stopped comes back
 _REQUEST_TIMED_OUT, _NOT_ALLOWED, _ID_NOT_ALLOWED = 7, 29, 53
 
@@ -144,10 +145,10 @@ class FinaleOfTransactions:
             return False
         told, producer = self._caller.new_transaction(), self._caller.producer
         producer.prepare_transaction()
-        began_ms, longest_ms = self._caller.now_ms, _AT_ONCE_MS + _HOPS * self._caller.longest_latency_ms
-        end = producer.commit_transaction if told.number % 2 else producer.abort_transaction
+        began_ms, longest_ms = self._caller.now_ms, _AT_ONCE_MS + HOPS * self._caller.longest_latency_ms
+        end, told.end = ((producer.commit_transaction, "committed") if told.number % 2
+                         else (producer.abort_transaction, "aborted"))
         self._caller.call(end.__name__, end, told)
-        told.end = "committed" if end == producer.commit_transaction else "aborted"
         if self._caller.now_ms - began_ms > longest_ms:
             self._complain(f"{end.__name__}() of an empty prepared transaction took {self._caller.now_ms - began_ms} "
                            f"ms, and {longest_ms} are many")

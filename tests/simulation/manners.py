@@ -52,6 +52,8 @@ MOST_HASTY_REQUESTS = 12
 _SHORTEST = 0.8
 # What a turn of the sender may be late: ticks, a pause after a bug.
 LATE_MS = 3000
+# As many ways of bytes at most does what is asked take whose connection is there: metadata first, and all in pieces.
+HOPS = 40
 _SETUP_MS = 10_000  # socket.connection.setup.timeout.ms
 # Broken off though all was well: where all connections are made anew, or names have changed.
 _MOST_BROKEN_OFF = 40

@@ -58,8 +58,7 @@ MUST_BE_JUDGED = {
     "transactions committed", "transactions aborted", "calls of transactions", "abortable",
     "stays fatal", "telemetry", "nonsense", "old hints", "new topic", "names", "time to connect", "markers at rest",
     "backoff of ids", "finale offsets in part", "finale refused in part", "finale given up", "finale prepared stays",
-    "finale empty one",
-    "finale another id", "finale left open", "finale not allowed",
+    "finale empty one", "finale another id", "finale left open", "finale not allowed",
 }
 
 

@@ -59,7 +59,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.finale import Finale
 from tests.simulation.ledger import Ledger
 from tests.simulation.log_watch import LogWatch
-from tests.simulation.manners import LATE_MS, Manners
+from tests.simulation.manners import HOPS, LATE_MS, Manners
 from tests.simulation.model_broker import ModelCluster
 from tests.simulation.model_parameters import ModelClient, ModelParameters
 from tests.simulation.names import name_of
@@ -83,8 +83,6 @@ from tests.simulation.workload import (
 
 # Ten turns that fail, with a pause of 100 ms behind each, and one in a long sleep before.
 _DYING_MS = 5000
-# As many ways of bytes at most does a record take whose connection is there: metadata first, and all of it in pieces.
-_HOPS = 40
 # No sooner a broker takes a new proof; and from that part of its life on a session carries no more, at the earliest.
 _LEAST_SESSION_MS, _LEAST_PART = 1000, 0.85
 # Who asks for metadata that often knows of new partitions soon.
@@ -750,7 +748,7 @@ class World:
                 if record.future.exception() is not None:
                     return
                 continue
-            longest_ms = linger_ms + _HOPS * latency_ms + self._longest_wait_for_a_session()
+            longest_ms = linger_ms + HOPS * latency_ms + self._longest_wait_for_a_session()
             if self._starts_over_by(began_ms + longest_ms):  # what went wrong before has not ended yet
                 return
             while not record.future.done() and self.scheduler.now_ms - began_ms <= longest_ms:
