@@ -16,11 +16,12 @@ from pyproducer.accumulator.concurrent_futures import ConcurrentState
 from pyproducer.accumulator.delivery_tally import Failure
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.produce_result import ProduceRequestResult, is_heard, own_copy, wait_in_loop
+from pyproducer.common.callback import ensure_done_callback
 from pyproducer.common.cluster import UNKNOWN_PARTITION
 from pyproducer.common.errors import NOT_SENT, KafkaError, KafkaTimeoutError, told_as_not_sent
 from pyproducer.common.html_table import html_table
+from pyproducer.common.loop_inbox import Wake
 from pyproducer.common.public import public
-from pyproducer.common.records import ensure_callable
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.waiting import Cell, Waiters
 from pyproducer.hotpath import store_rows
@@ -211,9 +212,11 @@ class BatchFuture:
         """Call `fn(future)` once all rows are done; at once when they are done already.
 
         Raises:
+            TypeError: It cannot be called, or it is a coroutine function. The rows are on their way as before.
             ForkedProducerError: They are not done, and this is a child process: nobody would call.
         """
-        ensure_callable(fn, "a done callback")
+        if type(fn) is not Wake:  # each await's, made here
+            ensure_done_callback(fn)
         if not self._is_done:
             if self._life.is_forked:
                 self._life.ensure_may_wait("a done callback")

@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 from pyproducer.accumulator.concurrent_futures import ConcurrentState
 from pyproducer.accumulator.delivery_tally import Failure
 from pyproducer.accumulator.life import UNOWNED, Life
+from pyproducer.common.callback import ensure_done_callback
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
 from pyproducer.common.errors import KafkaError, KafkaTimeoutError, told_as_not_sent
 from pyproducer.common.loop_inbox import LoopInbox, Wake
-from pyproducer.common.records import RecordMetadata, ensure_callable
+from pyproducer.common.records import RecordMetadata
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import Acknowledgement, FutureRecordMetadata
@@ -194,9 +195,11 @@ class ProduceRequestResult:
         That of a producer which belongs to an event loop is called by the loop, never at once.
 
         Raises:
+            TypeError: It cannot be called, or it is a coroutine function. The record is on its way as before.
             ForkedProducerError: It is not done, and this is a child process: nobody would call.
         """
-        ensure_callable(fn, "a done callback")
+        if type(fn) is not Wake:  # each await's, made here
+            ensure_done_callback(fn)
         outcome = future._result
         inbox = outcome._life.loop.inbox
         if inbox is not None and type(fn) is not Wake:

@@ -1,6 +1,6 @@
-"""What may be given as on_completion, said when it is given: called later, it would only fail in a log line.
+"""What may be given as on_completion or done callback, said when it is given: later it would only fail in a log line.
 
-Road:    send() -> [callback] -> the record's future; serializers are looked at, too
+Road:    send() -> [callback] -> the record's future, which looks at done callbacks; serializers are looked at, too
 Thread:  any; no state.
 Source:  ours. Java's compiler sees what is looked for here.
 """
@@ -52,6 +52,18 @@ def ensure_on_completion(callback: Any, instead: str) -> bool:
     if issubclass(type(callback), functools.partial):  # of a subclass the type is known, which says nothing of the rest
         return type(callback) is functools.partial
     return isinstance(callback, (FunctionType, MethodType)) or getattr(callback, "__code__", None) is None
+
+
+def ensure_done_callback(callback: Any) -> None:
+    """Check what is given to add_done_callback(): called as callback(future), and what it returns is thrown away.
+
+    Raises:
+        TypeError: It cannot be called, or it is a coroutine function. The record is on its way as before.
+    """
+    ensure_callable(callback, "a done callback")
+    if is_coroutine_function(callback):
+        raise TypeError("a done callback is called with the future, and this one is a coroutine function, which nobody "
+                        "would await: pass a function, or await the future itself")
 
 
 def is_coroutine_function(function: object) -> bool:

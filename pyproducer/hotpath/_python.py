@@ -258,7 +258,12 @@ class FutureRecordMetadata:
         return self._result.exception_of(self, timeout)
 
     def add_done_callback(self, fn: Callable[[FutureRecordMetadata], object]) -> None:
-        """Call `fn(future)` once the record is done; at once when it is done already."""
+        """Call `fn(future)` once the record is done; at once when it is done already.
+
+        Raises:
+            TypeError: It cannot be called, or it is a coroutine function. The record is on its way as before.
+            ForkedProducerError: It is not done, and this is a child process: nobody would call.
+        """
         self._result.add_done_callback(self, fn)
 
     def remove_done_callback(self, fn: Callable[[FutureRecordMetadata], object]) -> int:

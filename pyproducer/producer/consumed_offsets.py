@@ -27,6 +27,7 @@ from typing import Any
 
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.consumer_offsets import NO_LEADER_EPOCH, ConsumerGroupMetadata, OffsetAndMetadata
+from pyproducer.common.kafka_string import ensure_string
 from pyproducer.common.records import to_topic
 
 _LIBRDKAFKA = b"CGMDv2:"
@@ -34,7 +35,7 @@ _LOGICAL = {-1: "OFFSET_END", -2: "OFFSET_BEGINNING", -1000: "OFFSET_STORED", -1
 _HOW = ("pass consumer.consumer_group_metadata() of confluent-kafka, consumer.group_metadata() of kafka-python, an "
         "AIOKafkaConsumer, or ConsumerGroupMetadata(group_id, generation_id, member_id, group_instance_id)")
 _MOST_OFFSET = 2**63 - 1
-_MOST_PARTITION = 2**31 - 1
+_LEAST, _MOST = -2**31, 2**31 - 1  # of an INT32: partitions, generations, epochs
 
 
 def to_group_metadata(given: Any) -> ConsumerGroupMetadata:
@@ -98,12 +99,16 @@ def _checked(found: ConsumerGroupMetadata) -> ConsumerGroupMetadata:
     for name, value in (("group_id", group_id), ("member_id", member_id)):
         if not isinstance(value, str):
             raise TypeError(f"{name} of the group metadata must be a str, got {type(value).__name__}")
+        ensure_string(f"{name} of the group metadata", value)
     if not group_id:
         raise ValueError("group_id of the group metadata is empty")
     if type(generation_id) is not int:
         raise TypeError(f"generation_id of the group metadata must be an int, got {type(generation_id).__name__}")
+    if not _LEAST <= generation_id <= _MOST:
+        raise ValueError(f"generation_id of the group metadata is {generation_id}: it must be {_LEAST} to {_MOST}")
     if instance_id is not None and not isinstance(instance_id, str):
         raise TypeError(f"group_instance_id must be a str or None, got {type(instance_id).__name__}")
+    ensure_string("group_instance_id", instance_id or "")
     if generation_id > 0 and not member_id:
         raise ValueError(f"generation {generation_id} of group {group_id!r} without a member_id: a coordinator would "
                          "refuse it")
@@ -157,9 +162,11 @@ def _place(given: Any) -> TopicPartition:
         topic, partition = given
     if type(partition) is not int:
         raise TypeError(f"offsets are those of partitions, got {given!r}")
-    if not 0 <= partition <= _MOST_PARTITION:
+    if not 0 <= partition <= _MOST:
         raise ValueError(f"partition {partition} of {topic!r} is out of range")
-    return TopicPartition(to_topic(topic), partition)
+    name = to_topic(topic)
+    ensure_string("topic", name)
+    return TopicPartition(name, partition)
 
 
 def _offset(place: TopicPartition, offset: Any, metadata: Any, leader_epoch: Any) -> OffsetAndMetadata:
@@ -172,7 +179,10 @@ def _offset(place: TopicPartition, offset: Any, metadata: Any, leader_epoch: Any
         raise ValueError(f"the offset of {place} is {offset}: it must be that of the next record to read, 0 or more")
     if metadata is not None and not isinstance(metadata, str):
         raise TypeError(f"the metadata of {place} must be a str or None, got {type(metadata).__name__}")
+    ensure_string(f"the metadata of {place}", metadata or "")
     if leader_epoch is not None and (isinstance(leader_epoch, bool) or not isinstance(leader_epoch, int)):
         raise TypeError(f"the leader epoch of {place} must be an int or None, got {type(leader_epoch).__name__}")
+    if not _LEAST <= (leader_epoch or 0) <= _MOST:
+        raise ValueError(f"the leader epoch of {place} is {leader_epoch}: it must be {_LEAST} to {_MOST}")
     return OffsetAndMetadata(offset, "" if metadata is None else metadata,
                              NO_LEADER_EPOCH if leader_epoch is None else leader_epoch)

@@ -24,6 +24,7 @@ from pyproducer.common.errors import (
     FatalProducerError,
     IllegalStateError,
     KafkaError,
+    SerializationError,
 )
 from pyproducer.common.records import LEAST_MS, LEAST_SECONDS, Header, ProducerRecord, RecordMetadata
 from pyproducer.hotpath import record_size_upper_bound
@@ -124,7 +125,7 @@ def _serialize(sender: RecordSender, records: Sequence[ProducerRecord], future: 
         try:
             if is_intercepted:
                 record, on_completion = sender.intercept(record, on_completion)
-            key_bytes, value_bytes, headers = sender.serialize(record.topic, record.headers, record.key, record.value)
+            key_bytes, value_bytes, headers = _to_bytes(sender, record, number)
             size_bytes = record_size_upper_bound(key_bytes, value_bytes, headers)
             if size_bytes > sender.max_record_bytes:
                 raise sender.too_large(record.topic, size_bytes, f"Row {number}: ")
@@ -135,6 +136,14 @@ def _serialize(sender: RecordSender, records: Sequence[ProducerRecord], future: 
             raise
         rows.append(_Row(record, key_bytes, value_bytes, headers, size_bytes, on_completion))
     return rows
+
+
+def _to_bytes(sender: RecordSender, record: ProducerRecord,
+              number: int) -> tuple[bytes | None, bytes | None, tuple[Header, ...]]:
+    try:
+        return sender.serialize(record.topic, record.headers, record.key, record.value)
+    except SerializationError as error:
+        raise SerializationError(f"Row {number}: {error}") from error.__cause__
 
 
 class _PartitionerError(Exception):

@@ -18,6 +18,7 @@ from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import own_copy
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.common.errors import AbortableTransactionError, IllegalStateError, KafkaError
+from pyproducer.common.kafka_string import ensure_string
 from pyproducer.producer.consumed_offsets import to_group_metadata, to_offsets
 from pyproducer.sender.requests.own_requests import OwnRequests
 from pyproducer.transaction import transaction_errors
@@ -32,9 +33,13 @@ def ensure_transactional_id(transactional_id: object) -> None:
 
     Raises:
         TypeError: It can be none.
+        ValueError: No request can carry it.
     """
-    if transactional_id is not None and not (isinstance(transactional_id, str) and transactional_id):
+    if transactional_id is None:
+        return
+    if not (isinstance(transactional_id, str) and transactional_id):
         raise TypeError(f"transactional_id must be a str that is not empty, got {transactional_id!r}")
+    ensure_string("transactional_id", transactional_id)
 
 
 class Call(NamedTuple):

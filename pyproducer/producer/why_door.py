@@ -149,7 +149,7 @@ def _listen(path: str) -> tuple[socket.socket, _Place]:
         place = _place_of(path)
         os.chmod(path, _MODE)  # the others
         listener.listen(_BACKLOG)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # the latter of NUL, and of what the file system's encoding has not
         listener.close()
         raise ConfigError(_KEY, path, f"nobody can listen there ({error}): name a path of at most 107 bytes, in a "
                                       "folder that this process may write to") from error
@@ -164,10 +164,11 @@ def _remove_stale(path: str) -> None:
         _AnsweredError: Somebody answers there.
     """
     try:
-        if not stat.S_ISSOCK(os.lstat(path).st_mode):
-            raise ConfigError(_KEY, path, "there is a file that is no socket: name another path")
-    except OSError:
+        is_socket = stat.S_ISSOCK(os.lstat(path).st_mode)
+    except (OSError, ValueError):
         return  # nothing is there, or bind() says what is wrong
+    if not is_socket:
+        raise ConfigError(_KEY, path, "there is a file that is no socket: name another path")
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(0)
         try:

@@ -17,10 +17,9 @@ import struct
 from typing import Any
 
 from pyproducer.common.errors import SchemaError
+from pyproducer.common.kafka_string import MAX_STRING_LENGTH_BYTES
 from pyproducer.protocol.abstract_type import Type
 from pyproducer.protocol.buffer import Buffer, ByteReader, ByteWriter, uvarint_size
-
-MAX_STRING_LENGTH_BYTES = 32767
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")

@@ -31,12 +31,12 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+from pyproducer.common.kafka_string import MAX_STRING_LENGTH_BYTES
 from pyproducer.protocol.abstract_type import Type
 from pyproducer.protocol.buffer import INLINE_PAYLOAD_LIMIT_BYTES, ByteReader, ByteWriter
 from pyproducer.protocol.number_types import UUID, uuid_of
 from pyproducer.protocol.schema import NullableStruct, Schema, Struct
 from pyproducer.protocol.sized_types import (
-    MAX_STRING_LENGTH_BYTES,
     ArrayOf,
     BytesType,
     SizedType,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any
 
@@ -193,6 +194,9 @@ def test_callback_when_it_cannot_be_called_then_send_says_so_and_nothing_is_sent
 
 
 def test_done_callback_when_it_cannot_be_called_then_that_is_said_at_once(topic: str, connect: Connect) -> None:
+    async def await_it(future: Any) -> None:
+        await future
+
     producer = connect(linger_ms=20_000)
     await_known(producer, topic)
     futures: list[Any] = [producer.send(topic, b"v"), producer.send_batch(topic, [b"v"])]
@@ -201,4 +205,7 @@ def test_done_callback_when_it_cannot_be_called_then_that_is_said_at_once(topic:
             assert future.done() is is_done
             with pytest.raises(TypeError, match="a done callback must be callable, got int: 5"):
                 future.add_done_callback(5)
+            for refused in (await_it, functools.partial(await_it)):
+                with pytest.raises(TypeError, match=r"a done callback .* this one is a coroutine function"):
+                    future.add_done_callback(refused)
         producer.flush(GIVE_UP_S)

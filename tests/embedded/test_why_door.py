@@ -138,7 +138,8 @@ def test_path_when_it_is_relative_then_it_stays_in_the_folder_of_the_start(
 
 
 @pytest.mark.parametrize(("name", "why"), [("file", "no socket"), ("x" * 200, "at most 107 bytes"),
-                                           ("nowhere/why", "may write to")])
+                                           ("nowhere/why", "may write to"), ("a\0b", "null byte"),
+                                           ("a\ud800", "surrogates")], ids=ascii)
 def test_path_when_it_cannot_be_then_the_error_says_so_and_nothing_runs(tmp_path: Path, name: str, why: str) -> None:
     (tmp_path / "file").write_text("kept")
     with pytest.raises(ConfigError, match=why) as caught:

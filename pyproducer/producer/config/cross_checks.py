@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.kafka_string import beginning, string_fault
 from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.producer.config.rows_client import REBUILD
 from pyproducer.producer.config.rows_delivery import MAX_INT
@@ -22,7 +23,6 @@ from pyproducer.producer.config.rows_delivery import MAX_INT
 log: logging.Logger = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
-MAX_CLIENT_ID_BYTES = 2**15 - 1  # its length is an INT16 in every request's header
 _client_numbers = itertools.count(1)
 
 
@@ -40,7 +40,7 @@ def cross_check(values: dict[str, Any], explicit: Set[str]) -> None:
     for step in (partial(_adjust_backoffs, values, explicit), partial(_check_idempotence, values, explicit),
                  partial(_check_two_phase_commit, values, explicit),
                  partial(_adjust_delivery_timeout, values, explicit), partial(_check_rack, values),
-                 partial(_check_prefetched, values), partial(_check_fork, values), partial(_fill_client_id, values)):
+                 partial(_check_prefetched, values), partial(_check_fork, values), partial(_name, values)):
         refusals += ConfigError.raised_by(step)
     if refusals:
         raise ConfigError.of_all(refusals)
@@ -130,16 +130,11 @@ def _adjust_delivery_timeout(values: dict[str, Any], explicit: Set[str]) -> None
     values["delivery.timeout.ms"] = needed_ms
 
 
-def _fill_client_id(values: dict[str, Any]) -> None:
+def _name(values: dict[str, Any]) -> None:
     if not values["client.id"]:
         identity = values["transactional.id"] or next(_client_numbers)
         values["client.id"] = f"producer-{identity}"
-    client_id = values["client.id"]
-    try:
-        size_bytes = len(client_id.encode())
-    except UnicodeEncodeError as error:
-        raise ConfigError("client.id", client_id, f"it is sent in UTF-8, which has no way to write the character at "
-                          f"{error.start}: leave it out") from None
-    if size_bytes > MAX_CLIENT_ID_BYTES:
-        raise ConfigError("client.id", f"{client_id[:60]}...", f"it takes {size_bytes} bytes in UTF-8, and the header "
-                          f"of a request has room for {MAX_CLIENT_ID_BYTES}: choose a shorter name")
+    for key in ("transactional.id", "client.id"):  # the latter may be made of the former
+        fault = string_fault(values[key] or "")
+        if fault is not None:
+            raise ConfigError(key, beginning(values[key]), fault)

@@ -141,3 +141,26 @@ def test_offsets_when_they_have_a_leader_epoch_then_it_is_kept_and_none_is_no_ep
 def test_offsets_when_they_make_no_sense_then_they_are_refused(given: Any, kind: type[Exception], words: str) -> None:
     with pytest.raises(kind, match=words):
         to_offsets(given)
+
+
+@pytest.mark.parametrize("name", ["bad\ud800", "x" * 32_768], ids=ascii)
+def test_text_when_no_request_can_carry_it_then_it_is_refused_before_the_transaction_hears_of_it(name: str) -> None:
+    for fields in ((name,), ("g", 1, name), ("g", 1, "m", name)):
+        with pytest.raises(ValueError, match=r"_id.* is .*: it .* in UTF-8"):
+            to_group_metadata(fields)
+    with pytest.raises(ValueError, match="the metadata of t-0 is "):
+        to_offsets({("t", 0): OffsetAndMetadata(5, name)})
+    with pytest.raises(ValueError, match="topic is "):
+        to_offsets({(name, 0): 5})
+    widest = "x" * 32_767
+    assert to_group_metadata((widest, 1, widest, widest)) == (widest, 1, widest, widest)
+
+
+def test_number_when_its_field_is_too_narrow_then_it_is_refused() -> None:
+    span = "it must be -2147483648 to 2147483647"
+    for number in (2**31, -2**31 - 1):
+        with pytest.raises(ValueError, match=f"generation_id of the group metadata is {number}: {span}"):
+            to_group_metadata(("g", number, "m"))
+        with pytest.raises(ValueError, match=f"the leader epoch of t-0 is {number}: {span}"):
+            to_offsets({("t", 0): OffsetAndMetadata(5, "", number)})
+    assert to_group_metadata(("g", 2**31 - 1, "m")).generation_id == 2**31 - 1

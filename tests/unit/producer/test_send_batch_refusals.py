@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pyproducer import BufferExhaustedError, KafkaError, KafkaTimeoutError, ProducerInterceptor
+from pyproducer import BufferExhaustedError, KafkaError, KafkaTimeoutError, ProducerInterceptor, SerializationError
 from pyproducer.accumulator import batch_future
 from pyproducer.accumulator.batch_future import BatchFuture, RowRange
 from pyproducer.common.errors import IllegalStateError
@@ -284,8 +284,9 @@ def test_send_batch_when_the_serializer_fails_for_a_row_then_interceptors_hear_o
 
     facade = facades(ManualClock(), serializers=(None, failing), **{"interceptor.classes": [Counting()]})
     facade.know()
-    with pytest.raises(KafkaError, match="no such thing"):
+    with pytest.raises(SerializationError, match=f"Row {bad_row}: The value serializer .*no such thing") as caught:
         facade.producer.send_batch("t", VALUES, partitions=PLACES)
+    assert type(caught.value.__cause__) is ValueError
     assert not told
     assert under_way == Counter(VALUES[:bad_row + 1])
     assert len(ended) == bad_row + 1

@@ -79,13 +79,20 @@ def test_client_id_when_empty_then_each_producer_gets_its_own() -> None:
 
 
 @pytest.mark.parametrize(("client_id", "words"), [
-    ("x" * 32_768, r"'x{60}\.\.\.'.*32768 bytes in UTF-8.*room for 32767: choose a shorter name"),
+    ("x" * 32_768, r"'x{60}\.\.\.'.*32768 bytes in UTF-8.*room for 32767: choose a shorter one"),
     ("\u00fc" * 16_384, "takes 32768 bytes"), ("bad\ud800", r"no way to write the character at 3: leave it out")],
     ids=lambda text: ascii(text[:5]))
 def test_client_id_when_no_request_can_carry_it_then_refused(client_id: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
         ProducerConfig({"bootstrap.servers": "b:1", "client.id": client_id})
     assert caught.value.key == "client.id"
+
+
+def test_transactional_id_when_no_request_can_carry_it_then_that_is_the_setting_that_is_named() -> None:
+    for name in ("x" * 32_768, "bad\ud800"):
+        with pytest.raises(ConfigError, match="in UTF-8") as caught:
+            ProducerConfig({"bootstrap.servers": "b:1", "transactional.id": name})
+        assert (caught.value.key, caught.value.others) == ("transactional.id", ())
 
 
 def test_client_id_when_it_just_fits_then_taken() -> None:
