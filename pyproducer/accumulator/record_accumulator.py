@@ -108,6 +108,7 @@ class RecordAccumulator:
         busy: The partitions that hold batches, and for a moment one that does not any more: what the sender looks at in
             each turn. Whoever brings one meanwhile rings the sender. Written here only, with the partition's lock held.
         largest_batch_bytes: See the argument.
+        codec_lines: What is written of batches that could not be compressed.
     """
 
     def __init__(self, *, batch_size_bytes: int, linger_ms: int, delivery_timeout_ms: int, pool: BufferPool,
@@ -134,7 +135,7 @@ class RecordAccumulator:
         self._make_sequence: Callable[[list[ProducerBatch]], PartitionSequence] | None = (
             None if transaction_manager is None else partial(PartitionSequence, manager=transaction_manager))
         self._transactions = None if transaction_manager is None else transaction_manager.transactions
-        self._codec_log = LimitedLog(log, "%d more batches, of %d records, went out uncompressed")
+        self.codec_lines: LimitedLog = LimitedLog(log, "%d more batches, of %d records, went out uncompressed")
         self.busy: dict[Partition, None] = {}
         # The records that are in no batch yet; see producer/waiting_room.py.
         self.waiting: WaitingRecords = WaitingRecords(pool, pool.total_bytes // _WAITING_SHARE, clock, life,
@@ -547,7 +548,7 @@ class RecordAccumulator:
             try:
                 first.close(compressor)
             except Exception as cause:  # a codec's, without memory for one
-                self._codec_log.warning(
+                self.codec_lines.warning(
                     now_ms, first.record_count, "%s could not compress %d record(s) for %s, which go out "
                     "uncompressed: %r", compressor.name, first.record_count, partition.topic_partition, cause)
                 first.close(_UNCOMPRESSED)

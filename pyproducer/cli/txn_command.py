@@ -125,7 +125,7 @@ def abort(client: CoordinatorClient, transactional_id: str, fences: bool) -> Non
         return
     (code,) = client.end_transactions([EndRequest(transactional_id, found.producer_id, found.epoch, False)])
     if code:
-        click.echo(f"{printable(transactional_id)}: it was not aborted: {ErrorCode.of(code).name}. It ended meanwhile, "
+        click.echo(f"{printable(transactional_id)}: it was not aborted: {ErrorCode.name_of(code)}. It ended meanwhile, "
                    "or another producer has the id", err=True)
         sys.exit(_REFUSED)
     click.echo(f"{printable(transactional_id)}: its transaction is aborted")
@@ -133,13 +133,13 @@ def abort(client: CoordinatorClient, transactional_id: str, fences: bool) -> Non
 
 def _as_json(each: TransactionDescription) -> dict[str, Any]:
     return {**each._asdict(), "partitions": [str(place) for place in each.partitions],
-            "error": ErrorCode.of(each.error_code).name if each.error_code else None}
+            "error": ErrorCode.name_of(each.error_code) if each.error_code else None}
 
 
 def _text(each: TransactionDescription) -> str:
     name = printable(each.transactional_id)
     if each.error_code:
-        return f"{name}: {ErrorCode.of(each.error_code).name}: {ErrorCode.of(each.error_code).sentence}"
+        return f"{name}: {ErrorCode.name_of(each.error_code)}: {ErrorCode.of(each.error_code).sentence}"
     since = "" if each.start_ms < 0 else f", open since {each.start_ms} ms of the epoch"
     places = ", ".join(map(str, each.partitions))
     return (f"{name}: {each.state}, producer id {each.producer_id}, epoch {each.epoch}, transaction.timeout.ms "

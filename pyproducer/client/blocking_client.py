@@ -329,9 +329,13 @@ class BlockingClient:
         Raises:
             KafkaError: As connect_to_any. Not sent.
         """
-        if connection.connection_id not in self._ended:
+        if self.is_open(connection):
             return connection
         return self.connect(*self._places[connection.connection_id])
+
+    def is_open(self, connection: Connection) -> bool:
+        """Whether it has not ended, as far as was heard: one without an answer has, one that was refused has not."""
+        return connection.connection_id not in self._ended
 
     def channel(self, connection_id: str) -> KafkaChannel | None:
         """Return an open connection's channel, to look at; None when it has ended."""

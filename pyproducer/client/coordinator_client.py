@@ -208,7 +208,6 @@ class CoordinatorClient:
                 if isinstance(error, ApiError) and not error.retriable:
                     raise
                 last, pause_s = error, _PAUSE_S
-                self._forget_connections()
             by_address: dict[tuple[str, int], list[int]] = {}
             for index, key in enumerate(keys):
                 address = self._coordinators.get((key_type, key))
@@ -221,7 +220,6 @@ class CoordinatorClient:
                                                max_version=max_version_of(connection))
                 except _NO_ANSWER as error:
                     last, pause_s = error, _PAUSE_S
-                    self._connections.pop(address, None)
                     for index in indexes:
                         self._coordinators.pop((key_type, keys[index]), None)
                     continue
@@ -235,8 +233,9 @@ class CoordinatorClient:
                     last = error_for_code(code, api=api_key.title)
                     pause_s = pause_s or (_PAUSE_S if code in COORDINATOR_MOVED else _SHORT_PAUSE_S)
             if len(answers) < len(keys):
-                self._pause(pause_s, deadline_ms, f"{api_key.title} for {len(keys) - len(answers)} of {len(keys)} keys",
-                            last)
+                what = f"{api_key.title} for {len(keys) - len(answers)} of {len(keys)} keys"
+                # Nothing failed where the answer to FindCoordinator left a key out.
+                self._pause(pause_s or _PAUSE_S, deadline_ms, what, last)
         return [answers[index] for index in range(len(keys))]
 
     def _find(self, key_type: int, keys: set[str]) -> None:
@@ -285,24 +284,18 @@ class CoordinatorClient:
             except (*_NO_ANSWER, ApiError) as error:
                 if isinstance(error, ApiError) and not error.retriable:
                     raise
-                self._forget_connections()
                 self._pause(_PAUSE_S, deadline_ms, "a question", error)
 
     def _any_connection(self) -> Connection:
-        if self._any is None:
+        if self._any is None or not self._client.is_open(self._any):
             self._any = self._client.connect_to_any(self._bootstrap)
         return self._any
 
     def _connection(self, address: tuple[str, int]) -> Connection:
         connection = self._connections.get(address)
-        if connection is None:
+        if connection is None or not self._client.is_open(connection):
             connection = self._connections[address] = self._client.connect(*address)
         return connection
-
-    def _forget_connections(self) -> None:
-        """A connection broke: none is believed."""
-        self._any = None
-        self._connections.clear()
 
     def _deadline_ms(self) -> int:
         return self._clock.now_ms() + int(self._timeout_s * 1000)

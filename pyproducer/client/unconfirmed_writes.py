@@ -147,15 +147,16 @@ class UnconfirmedRecords:
 
     Attributes:
         total: How many so far. Thread: read by any.
+        lines: What is written of it.
     """
 
     def __init__(self) -> None:
         self.total: int = 0
-        self._log = LimitedLog(log, "%d more connections ended so, with %d records that may be gone")
+        self.lines: LimitedLog = LimitedLog(log, "%d more connections ended so, with %d records that may be gone")
 
     def on_end(self, node: Node, count: int, now_ms: int) -> None:
         """A connection ended."""
         self.total += count
-        self._log.warning(now_ms, count, "%s: %d record(s) may be gone: they were sent with acks=0, and the connection "
-                          "ended before the broker showed that it had come so far. With acks=1 or all they would have "
-                          "been sent again", node, count)
+        self.lines.warning(
+            now_ms, count, "%s: %d record(s) may be gone: they were sent with acks=0, and the connection ended before "
+            "the broker showed that it had come so far. With acks=1 or all they would have been sent again", node, count)

@@ -213,6 +213,12 @@ class ErrorCode(IntEnum):
         """Return the code's name; a number that this version does not know is UNKNOWN_SERVER_ERROR."""
         return _BY_CODE.get(code, cls.UNKNOWN_SERVER_ERROR)
 
+    @classmethod
+    def name_of(cls, code: int) -> str:
+        """Return how a code is written: NOT_ENOUGH_REPLICAS, or UNKNOWN_CODE_500 of what only newer brokers say."""
+        known = _BY_CODE.get(code)
+        return f"UNKNOWN_CODE_{code}" if known is None else known.name
+
 
 _BY_CODE: dict[int, ErrorCode] = {int(code): code for code in ErrorCode}
 

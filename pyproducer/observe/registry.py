@@ -286,8 +286,7 @@ class Registry:
 def error_name(error: BaseException) -> str:
     """Return Kafka's name of an error, NOT_ENOUGH_REPLICAS, or its class where no broker said it."""
     if isinstance(error, ApiError):
-        known = ErrorCode.of(error.code)
-        return f"UNKNOWN_CODE_{error.code}" if known is None else known.name
+        return ErrorCode.name_of(error.code)
     return type(error).__name__
 
 

@@ -246,7 +246,8 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     freeze: Freeze = Freeze(wire, metadata, accumulator, clock, config.request_timeout_ms, config.delivery_timeout_ms)
     telemetry = _telemetry(config, wire, registry, clock, surroundings)
     stuck_log: StuckLog = StuckLog(accumulator, metadata, transaction_manager, linger_ms=config.linger_ms,
-                                   delivery_timeout_ms=config.delivery_timeout_ms)
+                                   delivery_timeout_ms=config.delivery_timeout_ms,
+                                   floods=(accumulator.codec_lines, unconfirmed.lines))
     update_load = getattr(partitioner, "update_load", None)
     sender = Sender(
         wire=wire, metadata=metadata, accumulator=accumulator, completion=completion,
@@ -279,6 +280,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
     def end_parts() -> None:
         try:
             tally.end(clock.now_ms())  # every outcome is decided and told
+            stuck_log.end()
             _say_what_failed(life.client_id, tally.summary())
         finally:
             close_parts(interceptors, partitioner, key, value, credentials, runtime.why_door, *reporters)

@@ -15,7 +15,7 @@ Source:  ours. Java writes a warning at each retry, librdkafka counts them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -24,6 +24,7 @@ from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import TopicPartition, address_text
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ApiError
+from pyproducer.common.limited_log import LimitedLog
 from pyproducer.common.printable import LONGEST_NAME, printable
 from pyproducer.common.secrets import shown_text
 from pyproducer.common.sender_log import SenderLog, sender_log
@@ -152,6 +153,7 @@ class StuckLog:
         transaction_manager: None without idempotence.
         linger_ms: For how long a batch waits on purpose.
         delivery_timeout_ms: When it is given up.
+        floods: Others' lines, of which some may be left out: that is told here when its time has come.
 
     Attributes:
         stuck: The partitions that are stuck now. Written here only.
@@ -159,12 +161,13 @@ class StuckLog:
     """
 
     def __init__(self, accumulator: Waiting, metadata: KnownCluster, transaction_manager: ProducerIds | None, *,
-                 linger_ms: int, delivery_timeout_ms: int) -> None:
+                 linger_ms: int, delivery_timeout_ms: int, floods: Sequence[LimitedLog] = ()) -> None:
         self._accumulator = accumulator
         self._metadata = metadata
         self._transaction_manager = transaction_manager
         self._linger_ms = linger_ms
         self._delivery_timeout_ms = delivery_timeout_ms
+        self._floods = tuple(floods)
         self._next_look_ms = -NEVER_MS
         self.stuck: dict[TopicPartition, Stuck] = {}
         self.throttled: dict[int, Throttled] = {}
@@ -182,8 +185,8 @@ class StuckLog:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything was told whose end is to be told, too."""
-        return bool(self.stuck or self.throttled)
+        """Whether anything was told of which there is more to tell."""
+        return bool(self.stuck or self.throttled or any(flood.left_out_count for flood in self._floods))
 
     def step(self, now_ms: int) -> int:
         """Look, and write what there is to say; return how long until this must be called again, in ms.
@@ -196,7 +199,14 @@ class StuckLog:
         self._look_at_partitions(now_ms)
         if self.throttled:
             self._look_at_nodes(now_ms)
+        for flood in self._floods:
+            flood.step(now_ms)
         return LOOK_MS
+
+    def end(self) -> None:
+        """Tell what is left: the producer ends."""
+        for flood in self._floods:
+            flood.tell_left_out()
 
     # Partitions.
 
@@ -230,7 +240,7 @@ class StuckLog:
         """Say what keeps a batch from being stored, as far as that is more than its turn; None where nothing does."""
         error = batch.last_error if batch.attempts >= _FEWEST_ATTEMPTS else None
         if isinstance(error, ApiError):
-            name, node_id = ErrorCode.of(error.code).name, -1 if error.node_id is None else error.node_id
+            name, node_id = ErrorCode.name_of(error.code), -1 if error.node_id is None else error.node_id
             return Cause(name, node_id, f"{name} (node {node_id})")
         if batch.state not in WAITING and error is None:
             return None  # its first request is on its way

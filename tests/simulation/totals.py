@@ -172,9 +172,13 @@ class Totals:
         least = sum(max(count - written[record] + 1, 0) for record, count in Counter(records).items()
                     if record in self._told)
         self._check("record-unconfirmed-total", least, len(most), told)
-        if self._watch.counts["may be gone"] > told or (told and not self._watch.counts["may be gone"]):
+        if self._is_told_wrong(self._watch.counts["may be gone"], told):
             self._wrong.append(f"record-unconfirmed-total is {told}, and the log tells of "
                                f"{self._watch.counts['may be gone']}")
+
+    def _is_told_wrong(self, told: int, happened: int) -> bool:
+        """Whether the log does not tell of all; who is struck between the two may have counted, and not told."""
+        return told > happened or (told < happened and not self._faults.fired["strike"])
 
     def _check_unseen(self) -> None:
         watch = self._watch
@@ -196,7 +200,7 @@ class Totals:
         given_up = sum(isinstance(error, ProducerClosedError) for _, error in self._failed)
         self._check("close() gave up on", 0, given_up, watch.counts["given up"])
         codecs = self._faults.failed_codecs
-        if watch.counts["uncompressed"] > codecs or (codecs and not watch.counts["uncompressed"]):
+        if self._is_told_wrong(watch.counts["uncompressed"], codecs):
             self._wrong.append(f"{codecs} batches could not be compressed, and the log tells of "
                                f"{watch.counts['uncompressed']}")
         if watch.counts["may be gone"] and self._parameters.props["acks"] != "0":

@@ -25,7 +25,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from pyproducer.common.class_names import import_object
+from pyproducer.common.class_names import import_object, make_instance
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.jaas import KEY, OAUTHBEARER_MODULE, JaasEntry, SecretOptions, parse_jaas
@@ -269,13 +269,11 @@ def _validator(value: object) -> Any:
     """Return what is asked whether a token is good: it raises where it is not, an AuthenticationError where that stays.
 
     Raises:
-        ConfigError: It cannot be called. Nothing was started.
+        ConfigError: It cannot be made, or called. Nothing was started.
     """
     _refuse_java(VALIDATOR_KEY, value)
-    found: Any = import_object(VALIDATOR_KEY, value) if isinstance(value, str) else value
-    if isinstance(found, type):
-        found = found()
-    check = getattr(found, "validate", found)
+    found = make_instance(VALIDATOR_KEY, import_object(VALIDATOR_KEY, value) if isinstance(value, str) else value)
+    check: Any = getattr(found, "validate", found)
     if not callable(check):
         raise ConfigError(VALIDATOR_KEY, value, "give a function of a token, or an object with validate(token)")
     return check

@@ -18,9 +18,11 @@ from pyproducer.common.errors import (
     KafkaTimeoutError,
     RemoteProtocolError,
 )
+from pyproducer.common.waiting import Cell
 from pyproducer.network.channel_builder import PlaintextChannelBuilder
 from pyproducer.network.send import NetworkSend
 from pyproducer.protocol.apis import ApiKeys
+from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
 from tests.unit.client.mock_selector import Request, encode
 from tests.unit.client.scripted_cluster import ScriptedCluster
@@ -38,8 +40,9 @@ def about_brokers(_version: int) -> Mapping[str, Any]:
 class OneNode:
     """A broker that is the coordinator; what it answers first to FindCoordinator makes no sense."""
 
-    def __init__(self, nonsense: str) -> None:
+    def __init__(self, nonsense: str, first_count: int = 1) -> None:
         self.asked: list[ApiKeys] = []
+        self.first_count = first_count
         self.port = 0
         self._nonsense = nonsense
         self._cluster = ScriptedCluster(1)
@@ -56,12 +59,26 @@ class OneNode:
                 "producer_epoch": 3}]}
         body = {"throttle_time_ms": 0, "coordinators": [{"key": ID, "node_id": 1, "host": "127.0.0.1",
                                                          "port": self.port, "error_code": 0, "error_message": None}]}
-        if len(self.asked) > 1:
+        if len(self.asked) > self.first_count:
             return body
+        if self._nonsense == "not available":
+            return {"throttle_time_ms": 0, "coordinators": [{"key": ID, "node_id": -1, "host": "", "port": -1,
+                                                             "error_code": 15, "error_message": None}]}
+        if self._nonsense == "left out":
+            return {"throttle_time_ms": 0, "coordinators": []}
         if self._nonsense == "another's":
             request = request._replace(correlation_id=request.correlation_id + 1)
         answer = encode(request, body)
         return answer[:-1] if self._nonsense == "cut short" else answer
+
+
+class Skipping(ManualClock):
+    """Who waits goes on at once, and the clock has moved."""
+
+    def wait(self, cell: Cell, timeout_s: float | None) -> bool:
+        assert timeout_s is not None
+        self.advance(round(timeout_s * 1000))
+        return False
 
 
 def blocking_client() -> BlockingClient:
@@ -79,6 +96,23 @@ def test_describe_when_an_answer_makes_no_sense_then_another_connection_is_asked
     assert [(each.transactional_id, each.state, each.producer_id, each.epoch) for each in described] == [
         (ID, "Ongoing", 1000, 3)]
     assert node.asked == [ApiKeys.FIND_COORDINATOR] * 2 + [ApiKeys.DESCRIBE_TRANSACTIONS]
+
+
+@pytest.mark.parametrize("instead", ["not available", "left out"])
+def test_describe_when_there_is_no_coordinator_yet_then_it_is_asked_for_again_after_pauses_on_one_connection(
+        instead: str) -> None:
+    node, clock = OneNode(instead, 5), Skipping()
+    with TinyServer(node) as server, blocking_client() as client:
+        node.port = server.port
+        coordinators = CoordinatorClient(client, [("127.0.0.1", server.port)], timeout_s=GIVE_UP_S, clock=clock)
+        (described,) = coordinators.describe_transactions([ID])
+        assert clock.now_ms() == 5 * 100
+        assert coordinators.describe_transactions([ID]) == [described]
+        assert clock.now_ms() == 5 * 100
+        accepted_count = server.accepted_count
+    assert described.state == "Ongoing"
+    assert node.asked == [ApiKeys.FIND_COORDINATOR] * 6 + [ApiKeys.DESCRIBE_TRANSACTIONS] * 2
+    assert accepted_count == 2  # who is asked for coordinators, and the coordinator
 
 
 @pytest.mark.parametrize(("nonsense", "error"), [("another's", CorrelationIdMismatchError),

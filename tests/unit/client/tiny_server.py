@@ -32,6 +32,7 @@ class TinyServer:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._threads: list[threading.Thread] = []
         self._sockets: list[socket.socket] = []
+        self.accepted_count = 0
         self.port: int = self._listener.getsockname()[1]
         self._accepting = threading.Thread(target=self._accept, name="tiny-server")
 
@@ -54,6 +55,7 @@ class TinyServer:
             while True:
                 sock, _ = self._listener.accept()
                 self._sockets.append(sock)
+                self.accepted_count += 1
                 thread = threading.Thread(target=self._serve, args=(sock,), name="tiny-server-connection")
                 self._threads.append(thread)
                 thread.start()

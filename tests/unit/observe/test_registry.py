@@ -91,7 +91,8 @@ def test_errors_when_counted_then_by_kafkas_name_or_the_class() -> None:
     registry.count_error("t", error_for_code(19), 3)
     registry.count_error("t", KafkaTimeoutError("late", phase="delivery"), 2)
     registry.count_retry("t", error_for_code(6), 5)
-    assert registry.errors == {"NOT_ENOUGH_REPLICAS": 3, "KafkaTimeoutError": 2}
+    registry.count_error("u", error_for_code(500), 1)  # of a broker that is newer than this table
+    assert registry.errors == {"NOT_ENOUGH_REPLICAS": 3, "KafkaTimeoutError": 2, "UNKNOWN_CODE_500": 1}
     assert registry.retries == {"NOT_LEADER_OR_FOLLOWER": 5}
     assert registry.of_topics(0)["t"]["record-error-total"] == 5
     assert registry.of_topics(0)["t"]["record-retry-total"] == registry.of_producer(0)["record-retry-total"] == 5

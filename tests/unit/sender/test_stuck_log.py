@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from pyproducer.common.error_codes import ErrorCode
-from pyproducer.sender.stuck_log import AGAIN_MS, LOOK_MS, StuckLog
+from pyproducer.common.limited_log import MOST_LINES, WINDOW_MS, LimitedLog
+from pyproducer.sender.stuck_log import AGAIN_MS, LOOK_MS, StuckLog, log
 from tests.unit.sender.stepped_producer import SteppedProducer
 
 NOT_ENOUGH = int(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -24,12 +25,12 @@ class Watched:
     """A producer whose turns are taken each 500 ms, with a broker that answers as the test says."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture, *, linger_ms: int = 0, partitions: int = 2,
-                 idempotent: bool = False) -> None:
+                 idempotent: bool = False, floods: Sequence[LimitedLog] = ()) -> None:
         self.caplog = caplog
         self.producer = SteppedProducer(idempotent=idempotent, delivery_timeout=DELIVERY_MS, linger=linger_ms,
                                         partitions=partitions)
         self.stuck_log = StuckLog(self.producer.accumulator, self.producer.metadata, self.producer.manager,
-                                  linger_ms=linger_ms, delivery_timeout_ms=DELIVERY_MS)
+                                  linger_ms=linger_ms, delivery_timeout_ms=DELIVERY_MS, floods=floods)
         self.producer.sender._stuck_log = self.stuck_log
 
     def run(self, for_ms: int, answer: Callable[[], object]) -> list[str]:
@@ -217,3 +218,27 @@ def test_step_when_it_is_called_in_each_turn_then_it_looks_once_a_second(watched
     assert len(looks) == 1
     watched.stuck_log.step(LOOK_MS)
     assert len(looks) == 2
+
+
+def test_flood_when_its_time_is_over_or_the_producer_ends_then_what_was_left_out_is_told(
+        caplog: pytest.LogCaptureFixture) -> None:
+    """It was told with the next line of its kind, and else never."""
+    flood = LimitedLog(log, "%d more of these, of %d records")
+    watched = Watched(caplog, floods=[flood])
+
+    def write(lines: int) -> None:
+        for _ in range(lines):
+            flood.warning(watched.producer.clock.now_ms(), 3, "one of these")
+
+    write(MOST_LINES)
+    assert not watched.stuck_log.is_busy
+    write(2)
+    assert watched.stuck_log.is_busy
+    assert watched.run(WINDOW_MS - 1_000, watched.store) == []
+    assert watched.run(2_000, watched.store) == ["2 more of these, of 6 records"]
+    assert not watched.stuck_log.is_busy
+    write(MOST_LINES + 1)
+    caplog.clear()
+    for _ in range(2):
+        watched.stuck_log.end()
+    assert caplog.messages == ["1 more of these, of 3 records"]
