@@ -159,4 +159,5 @@ class UnconfirmedRecords:
         self.total += count
         self.lines.warning(
             now_ms, count, "%s: %d record(s) may be gone: they were sent with acks=0, and the connection ended before "
-            "the broker showed that it had come so far. With acks=1 or all they would have been sent again", node, count)
+            "the broker showed that it had come so far. With acks=1 or all they would have been sent again", node,
+            count)

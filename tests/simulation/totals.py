@@ -176,7 +176,7 @@ class Totals:
             self._wrong.append(f"record-unconfirmed-total is {told}, and the log tells of "
                                f"{self._watch.counts['may be gone']}")
 
-    def _is_told_wrong(self, told: int, happened: int) -> bool:
+    def _is_told_wrong(self, told: int, happened: float) -> bool:
         """Whether the log does not tell of all; who is struck between the two may have counted, and not told."""
         return told > happened or (told < happened and not self._faults.fired["strike"])
 

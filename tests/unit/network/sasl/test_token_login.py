@@ -185,7 +185,7 @@ def test_validator_when_it_is_pythons_then_it_is_asked_and_may_refuse(tmp_path):
     ("", {"sasl.oauthbearer.token.endpoint.url": "file:///token",
           "sasl.oauthbearer.jwt.validator.class": "com.acme.Validator"}, "class of Java that is not known here"),
     ("", {"sasl.oauthbearer.token.endpoint.url": "file:///token",
-          "sasl.oauthbearer.jwt.validator.class": "zipfile:ZipFile"}, r"ZipFile\(\) failed \(TypeError: .*give an instance"),
+          "sasl.oauthbearer.jwt.validator.class": "zipfile:ZipFile"}, r"ZipFile\(\) failed \(TypeError: "),
 ])
 def test_settings_when_they_name_no_source_then_it_is_said_at_once(options, props, why):
     with pytest.raises(ConfigError, match=why):
