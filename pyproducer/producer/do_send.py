@@ -46,7 +46,6 @@ from pyproducer.hotpath import (
     RouteTable,
 )
 from pyproducer.producer.interceptors import ProducerInterceptors
-from pyproducer.producer.may_send import MaySend
 from pyproducer.producer.partitioners import (
     OUR_PARTITIONERS,
     DefaultPartitioner,
@@ -56,6 +55,7 @@ from pyproducer.producer.partitioners import (
 )
 from pyproducer.producer.serializers import BytesSerializer, Serializer, StringSerializer
 from pyproducer.producer.waiting_room import Choose, WaitingRoom
+from pyproducer.transaction.transactions import OpenTransaction, Transactions
 
 # What send() does not raise: the record's future and callback tell it.
 _TOLD_BY_THE_FUTURE = (KafkaTimeoutError, ApiError, AuthenticationError)
@@ -126,11 +126,10 @@ class RecordSender:
         buffer_memory_bytes: buffer.memory.
         max_block_ms: max.block.ms.
         on_opened: Told when a batch was opened, where that need not wake the sender at once.
-        may_send: See the attribute; made of `life` unless given.
+        transactions: The producer's; None without a transactional id.
 
     Attributes:
         road: What send() goes.
-        may_send: Whether records may be sent.
     """
 
     sees_every_record = False  # `intercept` is called of each, also without interceptors
@@ -140,7 +139,7 @@ class RecordSender:
                  value_serializer: Serializer | None, interceptors: ProducerInterceptors, clock: Clock, life: Life,
                  wakeup_sender: Callable[[], None], max_request_size_bytes: int, buffer_memory_bytes: int,
                  max_block_ms: int, on_opened: Callable[[], None] | None = None,
-                 may_send: MaySend | None = None) -> None:
+                 transactions: Transactions | None = None) -> None:
         self._metadata = metadata
         self._routes = routes
         self._accumulator = accumulator
@@ -171,16 +170,53 @@ class RecordSender:
             is_intercepted=self.sees_every_record or bool(interceptors),
             timestamp_ms=None if isinstance(clock, SystemClock) else clock.timestamp_ms, inside=life.calls.inside)
 
-        self.may_send: MaySend = may_send or MaySend(life)
+        self._transactions = transactions
         self.renew_gate()
+
+    # May a record be sent now? One answer of the producer's life and of its transaction together. The accumulator and
+    # the waiting room ask the same once more, with the lock held of what takes the record
+    # (RecordAccumulator.ensure_takes_records), so the gate need not be set and taken away in step with either: it only
+    # makes the usual case fast, and the refusal early.
 
     def renew_gate(self) -> None:
         """Have each record asked whether it may be sent, unless all may: the answer has changed, perhaps."""
-        self.road.gate = None if self.may_send.is_free else self.may_send.ensure
+        transactions = self._transactions
+        is_free = self._life.is_open and (transactions is None or transactions.takes_records)
+        self.road.gate = None if is_free else self.ensure_may_send
 
     def refuse(self) -> None:
         """Take no record from now on; what send() raises is said by the producer's life."""
-        self.road.gate = self.may_send.ensure
+        self.road.gate = self.ensure_may_send
+
+    def ensure_may_send(self, within: OpenTransaction | None = None) -> None:
+        """Do nothing while records may be sent.
+
+        Args:
+            within: The transaction that they belong to, as rows of a send_batch() do; None for a send().
+
+        Raises:
+            IllegalStateError: The producer is closed, forked or dead, or no transaction is open, or another one. Not
+                sent.
+            AbortableTransactionError: The transaction can only be aborted. Not sent.
+            FatalProducerError: The producer can only be closed. Not sent.
+        """
+        self._life.ensure_open()
+        if self._transactions is not None:
+            self._transactions.ensure_may_send(within)
+
+    def begin_batch(self) -> OpenTransaction | None:
+        """Return the transaction that all rows of a send_batch() that begins now belong to; None without transactions.
+
+        Raises:
+            IllegalStateError: As `ensure_may_send`, and so are the others.
+            AbortableTransactionError: The same.
+            FatalProducerError: The same.
+        """
+        self._life.ensure_open()
+        if self._transactions is None:
+            return None
+        self._transactions.ensure_may_send(is_batch=True)
+        return self._transactions.current  # now: if this is another one already, the call begins in that
 
     def on_forked(self, gate: Callable[[], Road | None]) -> None:
         """In a child process: take no record, or let each go the road that the gate gives."""

@@ -159,7 +159,7 @@ def resolve_interceptors(values: Iterable[object],
                                               "on_acknowledgement(metadata, exception)")
             interceptors.append(interceptor)
             configure_instance(KEY, value, interceptor, props or {})
-    except ConfigError:
+    except BaseException:
         ProducerInterceptors(interceptors).close()
         raise
     return ProducerInterceptors(interceptors)

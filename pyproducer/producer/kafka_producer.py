@@ -142,23 +142,29 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         props = CONFIG_TABLE.guarded(props)
         config = ProducerConfig(props, configurable=(key_serializer, value_serializer))
         self._given = key_serializer, value_serializer
-        with config.hiding_answers():
-            self._runtime = process_life.build(config, key_serializer, value_serializer, self._surroundings)
-        self._pave(self._runtime.record_sender.road)
-        log.info("%s starts, pyproducer %s (%s), with %r; all else has its default: config() tells",
-                 self._runtime.life.client_id, __version__, IMPL, config)
-        self._finalizer = self._begin(self._runtime)
+        runtime: ProducerRuntime | None = None
+        try:
+            with config.hiding_answers():
+                self._runtime = runtime = process_life.build(config, key_serializer, value_serializer,
+                                                             self._surroundings)
+            self._pave(runtime.record_sender.road)
+            log.info("%s starts, pyproducer %s (%s), with %r; all else has its default: config() tells",
+                     runtime.life.client_id, __version__, IMPL, config)
+            self._finalizer = self._begin(runtime)
+        except BaseException:  # no thread can be had; or Ctrl-C, and it may run already
+            if runtime is not None:
+                runtime.io_thread.abandon()
+            raise
 
-    def _begin(self, runtime: ProducerRuntime, *, keeps_parts: bool = False) -> weakref.finalize[Any, Any]:
+    def _begin(self, runtime: ProducerRuntime) -> weakref.finalize[Any, Any]:
         """Start a sender thread; return what ends it with this producer."""
         finalizer = weakref.finalize(self, process_life.close_dropped, weakref.ref(runtime))
         finalizer.atexit = False  # see process_life.close_all_at_exit
         try:
             process_life.owners[runtime.life] = weakref.ref(self)
             runtime.io_thread.start()
-        except BaseException:  # no thread can be had; or Ctrl-C, and it runs already
+        except BaseException:
             finalizer.detach()
-            runtime.io_thread.abandon(keeps_parts=keeps_parts)
             raise
         return finalizer
 
@@ -181,15 +187,17 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
                 return before  # another thread came first
             name = f"{before.client_id}-{os.getpid()}"
             runtime = process_life.build(before.config, *self._given, self._surroundings, name)
-            finalizer = self._begin(runtime, keeps_parts=True)
+            finalizer: weakref.finalize[Any, Any] | None = None
             try:
+                finalizer = self._begin(runtime)
                 self._pave(runtime.record_sender.road)
                 self._finalizer.detach()
                 self._finalizer = finalizer
                 self._runtime = runtime  # last: from here on it is made
-            except BaseException:  # Ctrl-C: the next use makes another
+            except BaseException:  # Ctrl-C, or no thread can be had: the next use makes another
                 if self._runtime is not runtime:
-                    finalizer.detach()
+                    if finalizer is not None:
+                        finalizer.detach()
                     runtime.io_thread.abandon(keeps_parts=True)
                 raise
         log.info("The producer %s was made anew in a child process, as %s", before.client_id, name)

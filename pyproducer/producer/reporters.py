@@ -19,6 +19,7 @@ from pyproducer.common.class_names import import_object
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ConfigError
 from pyproducer.observe.registry import Metric, Registry
+from pyproducer.producer.application_parts import close_parts
 from pyproducer.producer.config import ProducerConfig
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -68,14 +69,3 @@ def _begun(given: object, config: ProducerConfig, registry: Registry, clock: Clo
     except Exception as cause:
         raise ConfigError(_KEY, given, f"it raised {cause!r}") from cause
     return reporter if returned is None else returned
-
-
-def close_parts(*parts: object) -> None:
-    """Close what may be the application's: interceptors, partitioner, serializers, login. A failure is logged."""
-    for part in parts:
-        close = getattr(part, "close", None)
-        if close is not None:
-            try:
-                close()
-            except BaseException:  # the others are closed all the same, by the sender thread as its last act
-                log.exception("close() of %r raised", part)

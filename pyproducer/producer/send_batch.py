@@ -79,7 +79,7 @@ class BatchSender:
     def send(self, topic: str, values: Any, keys: Any, headers: Any, timestamps: Any, partitions: Any) -> BatchFuture:
         """Take the columns of a call; see KafkaProducer.send_batch."""
         sender = self._record_sender
-        within = sender.may_send.begin_batch()
+        within = sender.begin_batch()
         self._life.calls.ensure_not_nested("send_batch()")
         topic = to_topic(topic)
         created = self._clock.timestamp_ms()

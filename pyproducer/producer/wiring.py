@@ -7,6 +7,7 @@ Source:  Java KafkaProducer's constructor (4.1).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -36,16 +37,13 @@ from pyproducer.observe import otlp
 from pyproducer.observe.catalog import Kind
 from pyproducer.observe.registry import STORIES, Registry, count_error
 from pyproducer.observe.why import to_json
+from pyproducer.producer.application_parts import application_parts, close_parts
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.config.rows_client import REBUILD
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.gauges import register_gauges
-from pyproducer.producer.interceptors import resolve_interceptors
-from pyproducer.producer.may_send import MaySend
-from pyproducer.producer.partitioners import resolve_partitioner
-from pyproducer.producer.reporters import close_parts, reporters_of
+from pyproducer.producer.reporters import reporters_of
 from pyproducer.producer.send_batch import LARGE_BATCH_BYTES, BatchSender
-from pyproducer.producer.serializers import resolve_serializer
 from pyproducer.producer.surroundings import Surroundings
 from pyproducer.producer.transaction_calls import TransactionCalls
 from pyproducer.producer.waiting_room import WaitingRoom
@@ -148,8 +146,18 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         on_end_in_child: See IoThread.
 
     Raises:
-        ConfigError: What a setting names cannot be made. Nothing was started.
+        ConfigError: What a setting names cannot be made. Nothing was started; what was made before it is closed.
     """
+    with contextlib.ExitStack() as made:
+        runtime = _build(config, key_serializer, value_serializer, on_end, surroundings or Surroundings(), name,
+                         on_end_in_child, made)
+        made.pop_all()  # it is whole, and closes them at its end
+    return runtime
+
+
+def _build(config: ProducerConfig, key_serializer: object, value_serializer: object, on_end: Callable[[Life], None],
+           surroundings: Surroundings, name: str | None, on_end_in_child: Callable[[], None],
+           made: contextlib.ExitStack) -> ProducerRuntime:
     # Here, on the constructor's thread. The sender's would load it with the second request, and a process that forks in
     # the middle of that has children in which the module's lock is held for ever.
     from pyproducer.protocol import straight_line  # noqa: F401 - loaded for protocol/schema.py
@@ -157,7 +165,6 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         for api in (ApiKeys.FIND_COORDINATOR, ApiKeys.DESCRIBE_TRANSACTIONS):
             api.row.load()
 
-    surroundings = surroundings or Surroundings()
     clock, locks, start_thread = surroundings.clock, surroundings.locks, surroundings.start_thread
     client_id = config.client_id
     registry = Registry(
@@ -171,15 +178,13 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
                                                   registry.ledger))
     life = Life(name or client_id, clock, locks, tally=tally)
     watch(life)
-    key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer, "key.serializer",
-                             config.originals)
-    value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
-                               "value.serializer", config.originals)
-    interceptors = resolve_interceptors(config.interceptor_classes, config.originals)
-    partitioner = resolve_partitioner(config.partitioner_class, config, next_random=surroundings.next_random,
-                                      make_lock=locks.rlock)
+    parts = application_parts(config, key_serializer, value_serializer, next_random=surroundings.next_random,
+                              make_lock=locks.rlock)
+    made.callback(close_parts, *parts)
+    partitioner = parts.partitioner
     compressor = _compressor(config, locks)
     login = login_for(config)
+    made.callback(close_parts, login)
     channel_builder = client_channel_builder(config, login)
 
     backoff = functools.partial(ExponentialBackoff, uniform=surroundings.random.uniform)
@@ -213,6 +218,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         longest_pause_ms=longest_pause_ms(config.request_timeout_ms), on_pause=lambda *pause: freeze.on_pause(*pause),
         registry=registry)
     wire = Wire(lambda: make_client(make_selector()), wakeup, life.role.ring)
+    made.callback(wire.abandon)
     pool = BufferPool(config.buffer_memory, clock, life, count_held=lambda: accumulator.count_held(),
                       on_exhausted=wire.wakeup, max_block_ms=config.max_block_ms)
     transactions = None if config.transactional_id is None else Transactions(
@@ -262,10 +268,11 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         life.take_turn = turns.take
     record_sender = RecordSender(
         metadata=metadata, routes=routes, accumulator=accumulator, room=room, partitioner=partitioner,
-        key_serializer=key, value_serializer=value, interceptors=interceptors, clock=clock, life=life,
+        key_serializer=parts.key_serializer, value_serializer=parts.value_serializer,
+        interceptors=parts.interceptors, clock=clock, life=life,
         wakeup_sender=wire.wakeup, max_request_size_bytes=config.max_request_size,
         buffer_memory_bytes=config.buffer_memory, max_block_ms=config.max_block_ms, on_opened=turns.on_opened,
-        may_send=MaySend(life, transactions))
+        transactions=transactions)
     if transactions is not None:
         transactions.on_change, transactions.wakeup = record_sender.renew_gate, wire.wakeup
         life.on_not_taken = transactions.on_not_taken
@@ -283,7 +290,7 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
             stuck_log.end()
             _say_what_failed(life.client_id, tally.summary())
         finally:
-            close_parts(interceptors, partitioner, key, value, credentials, runtime.why_door, *reporters)
+            close_parts(*parts, credentials, runtime.why_door, *reporters)
 
     io_thread = IoThread(sender, wire, accumulator, life, clock, refuse, end_parts, on_end, start_thread,
                          turns.stand_aside, on_end_in_child)
@@ -300,17 +307,11 @@ def build_runtime(config: ProducerConfig, key_serializer: object, value_serializ
         telemetry, TransactionCalls(life=life, transactions=transactions, own_requests=own_requests, metadata=metadata,
                                     max_block_ms=config.max_block_ms))
     register_gauges(runtime, login)
-    # Last, for what has begun is to be closed where anything else raises.
-    reporters: tuple[object, ...] = ()
-    try:
-        reporters = reporters_of(config, registry, clock)
-        if config.pyproducer_why_socket is not None:
-            runtime.why_door = open_door(config.pyproducer_why_socket, lambda: to_json(gather(runtime, WINDOW_MS)),
-                                         start_thread)
-    except BaseException:
-        wire.abandon()
-        close_parts(interceptors, partitioner, key, value, credentials, *reporters)
-        raise
+    reporters = reporters_of(config, registry, clock)
+    made.callback(close_parts, *reporters)
+    if config.pyproducer_why_socket is not None:
+        runtime.why_door = open_door(config.pyproducer_why_socket, lambda: to_json(gather(runtime, WINDOW_MS)),
+                                     start_thread)
     return runtime
 
 

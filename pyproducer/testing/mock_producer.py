@@ -49,16 +49,13 @@ from pyproducer.hotpath import HEADER_SIZE_BYTES, Acknowledgement, ProducerBase,
 from pyproducer.observe.catalog import PARTITION
 from pyproducer.observe.registry import Registry
 from pyproducer.observe.why import Material, Setting, Why, explain
+from pyproducer.producer.application_parts import application_parts, close_parts
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.producer.do_send import RecordSender
-from pyproducer.producer.interceptors import resolve_interceptors
 from pyproducer.producer.kafka_producer import K, V
 from pyproducer.producer.live_view import PartitionState
-from pyproducer.producer.may_send import MaySend
 from pyproducer.producer.metrics import ProducerMetrics, metrics_of
-from pyproducer.producer.partitioners import resolve_partitioner
 from pyproducer.producer.send_rows import send_rows
-from pyproducer.producer.serializers import resolve_serializer
 from pyproducer.producer.transaction_calls import TransactionBlock
 from pyproducer.producer.why import save_to
 from pyproducer.record.layout import NO_TIMESTAMP
@@ -136,7 +133,7 @@ class _Sender(RecordSender):
         count = cluster.table(topic).count
         if choose is not None and partition is None and count:
             partition = choose(topic, record.key, record.key_bytes, record.value, record.value_bytes, cluster, count)
-        completion = self.take(record, partition, lambda: self.may_send.ensure(record.within))
+        completion = self.take(record, partition, lambda: self.ensure_may_send(record.within))
         if self._on_append is not None and partition is not None:
             self._on_append(topic, partition, record.size_bytes - HEADER_SIZE_BYTES, cluster, False)
         self.end_taken(completion)
@@ -207,20 +204,14 @@ class MockProducer(ProducerBase, Generic[K, V]):
         metadata: Any = _Metadata(self._cluster)
         routes = RouteTable()
         routes.renew(self._cluster)
-        self._interceptors = resolve_interceptors(config.interceptor_classes, config.originals)
-        partitioner = resolve_partitioner(config.partitioner_class, config)
-        key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer,
-                                 "key.serializer", config.originals)
-        value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
-                                   "value.serializer", config.originals)
-        self._parts = partitioner, key, value
+        self._parts = parts = application_parts(config, key_serializer, value_serializer)
         self._transactions = MockTransactions(config, self._life, self._clock, self._telling.ensure_outside)
         sender = _Sender(
-            metadata=metadata, routes=routes, accumulator=metadata, room=metadata, partitioner=partitioner,
-            key_serializer=key, value_serializer=value, interceptors=self._interceptors, clock=self._clock,
-            life=self._life, wakeup_sender=lambda: None,
+            metadata=metadata, routes=routes, accumulator=metadata, room=metadata, partitioner=parts.partitioner,
+            key_serializer=parts.key_serializer, value_serializer=parts.value_serializer,
+            interceptors=parts.interceptors, clock=self._clock, life=self._life, wakeup_sender=lambda: None,
             max_request_size_bytes=config.max_request_size, buffer_memory_bytes=config.buffer_memory,
-            max_block_ms=config.max_block_ms, may_send=MaySend(self._life, self._transactions.state))
+            max_block_ms=config.max_block_ms, transactions=self._transactions.state)
         sender.take = self._take
         sender.end_taken = self._end_taken
         self._sender = sender
@@ -335,7 +326,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
     def send_batch(self, topic: str, values: Any, *, keys: Any = None, headers: Any = None, timestamps: Any = None,
                    partitions: Any = None) -> BatchFuture:
         """Send rows one by one; see KafkaProducer.send_batch."""
-        within = self._sender.may_send.begin_batch()
+        within = self._sender.begin_batch()
         return send_rows(self._sender, to_topic(topic), values, keys, headers, timestamps, partitions, self._clock,
                          self._life, self._clock.timestamp_ms(), self._clock.now_ms(), within)
 
@@ -485,11 +476,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
             self._transactions.close(self._fail_all)
             while self._end_next(None):
                 pass
-            self._interceptors.close()
-            for part in self._parts:
-                close = getattr(part, "close", None)
-                if close is not None:
-                    close()
+            close_parts(*self._parts)
             self._life.tally.end(self._clock.now_ms())
             self._life.end()
         failed = self._life.tally.tell_unseen() if self._life.tally.raises else None

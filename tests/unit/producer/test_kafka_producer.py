@@ -800,6 +800,30 @@ def test_constructor_when_its_thread_cannot_be_started_or_that_is_interrupted_th
     assert set(process_life.runtimes) <= before
 
 
+@pytest.mark.parametrize("where", ["_pave", "_begin"])
+def test_constructor_when_it_is_interrupted_before_its_thread_is_started_then_every_part_is_closed(
+        monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """At its end the process waited for a thread that was never started."""
+    closed: list[object] = []
+
+    class Part:
+        def on_send(self, record: object) -> object:
+            return record
+
+        def close(self) -> None:
+            closed.append(self)
+
+    def interrupted(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(KafkaProducer, where, interrupted)
+    before = set(process_life.runtimes)
+    with pytest.raises(KeyboardInterrupt):
+        KafkaProducer({"bootstrap.servers": "127.0.0.1:1", "interceptor.classes": [Part()]})
+    assert len(closed) == 1
+    assert set(process_life.runtimes) <= before
+
+
 @pytest.mark.parametrize("rows", [False, True])
 def test_send_when_interrupted_before_the_sender_was_woken_then_the_next_record_is_sent_at_once(
         facades: Facades, monkeypatch: pytest.MonkeyPatch, rows: bool) -> None:

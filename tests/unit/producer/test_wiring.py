@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from pyproducer.producer import wiring
 from pyproducer.producer.surroundings import Surroundings
 from pyproducer.record.compression import Compressor
 from pyproducer.sender import telemetry
+from pyproducer.testing import MockProducer
 
 PROPS = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -191,6 +193,34 @@ def test_constructor_when_it_is_interrupted_at_its_end_then_what_it_has_made_is_
     assert interceptor.is_closed
     assert reporter.is_closed
     assert wakeups[0].receiver.fileno() == -1, "its descriptors are closed"
+
+
+class Serializer(Part):
+    def __call__(self, topic: object, headers: object, data: bytes) -> bytes:
+        return data
+
+
+@pytest.mark.parametrize("make", [KafkaProducer, MockProducer])
+def test_constructor_when_a_part_cannot_be_made_then_those_before_it_are_closed(make: Callable[..., object]) -> None:
+    """An interceptor that had begun a thread kept it, where the partitioner's name was mistyped."""
+    key, value, interceptor = parts = Serializer(), Serializer(), Part()
+    with pytest.raises(ConfigError, match="no_such"):
+        make({**PROPS, "interceptor.classes": [interceptor], "partitioner.class": "no_such:Partitioner"}, key, value)
+    assert [part.is_closed for part in parts] == [True] * 3
+    with pytest.raises(ConfigError, match="no_such"):
+        make({**PROPS, "interceptor.classes": [earlier := Part(), "no_such:Interceptor"]}, later := Serializer())
+    assert (earlier.is_closed, later.is_closed) == (True, True)
+
+
+def test_constructor_when_it_is_interrupted_half_way_then_the_applications_parts_are_closed(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(wiring, "client_channel_builder", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        KafkaProducer({**PROPS, "interceptor.classes": [interceptor := Part()]})
+    assert interceptor.is_closed
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1), GeneratorExit(), ValueError("no such gateway")],

@@ -1,0 +1,73 @@
+"""What the application gives a producer: serializers, interceptors, a partitioner; made, and closed again.
+
+Road:    settings -> [parts] -> wiring, MockProducer; the sender's end closes them
+Thread:  the constructor's makes them; whoever ends the producer closes them.
+Source:  Java KafkaProducer's constructor, which closes what it made where it fails (4.1).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from _thread import RLock
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pyproducer.producer.config import ProducerConfig
+from pyproducer.producer.interceptors import ProducerInterceptors, resolve_interceptors
+from pyproducer.producer.partitioners import Partitioner, resolve_partitioner
+from pyproducer.producer.partitioners.partitioner import NextRandom, any_number
+from pyproducer.producer.serializers import Serializer, resolve_serializer
+
+log: logging.Logger = logging.getLogger(__name__)
+
+
+class ApplicationParts(NamedTuple):
+    """The parts. What needs no closing has no close(): see close_parts."""
+
+    interceptors: ProducerInterceptors
+    partitioner: Partitioner
+    key_serializer: Serializer | None
+    value_serializer: Serializer | None
+
+
+def application_parts(config: ProducerConfig, key_serializer: object, value_serializer: object, *,
+                      next_random: NextRandom = any_number,
+                      make_lock: Callable[[], RLock] = RLock) -> ApplicationParts:
+    """Make them.
+
+    Args:
+        config: Names them, but for serializers that were given.
+        key_serializer: What the constructor was given.
+        value_serializer: The same.
+        next_random: See resolve_partitioner.
+        make_lock: See resolve_partitioner.
+
+    Raises:
+        ConfigError: One cannot be made; those before it are closed.
+    """
+    given = config.originals
+    with contextlib.ExitStack() as made:
+        key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer,
+                                 "key.serializer", given)
+        made.callback(close_parts, key)
+        value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
+                                   "value.serializer", given)
+        made.callback(close_parts, value)
+        interceptors = resolve_interceptors(config.interceptor_classes, given)
+        made.callback(close_parts, interceptors)
+        partitioner = resolve_partitioner(config.partitioner_class, config, next_random=next_random,
+                                          make_lock=make_lock)
+        made.pop_all()
+    return ApplicationParts(interceptors, partitioner, key, value)
+
+
+def close_parts(*parts: object) -> None:
+    """Close what may be the application's: interceptors, partitioner, serializers, login. A failure is logged."""
+    for part in parts:
+        close = getattr(part, "close", None)
+        if close is not None:
+            try:
+                close()
+            except BaseException:  # the others are closed all the same, by the sender thread as its last act
+                log.exception("close() of %r raised", part)
