@@ -87,27 +87,6 @@ class SequenceEvent(enum.Enum):
     __hash__: ClassVar[Callable[[object], int]] = object.__hash__
 
 
-class BatchEnd(enum.Enum):
-    """How a batch, or an attempt to send it, ended."""
-
-    __hash__: ClassVar[Callable[[object], int]] = object.__hash__
-
-    STORED = "stored"
-    REFUSED = "refused by its numbers, and in no log"
-    UNDECIDED = "refused by its numbers, and may be in the log"
-    REJECTED = "failed for good, and in no log"
-    UNKNOWN = "failed for good, and may be in the log"
-    EXPIRED_ON_THE_WIRE = "expired while a request read it"
-    EXPIRED_IN_DOUBT = "expired off the wire, and may be in the log"
-    EXPIRED = "expired off the wire, and in no log"
-    SPLIT = "found too large, and split"
-    CODEC_FAILED = "could not be compressed"
-    GIVEN_UP = "given up with its transaction, and in no log"
-    GIVEN_UP_IN_DOUBT = "given up with its transaction, and may be in the log"
-    ABORTED = "given up with the whole producer"
-    RECOVERED = "its connection was thrown away"
-
-
 _FRESH, _ALONE, _FLOWING, _IN_DOUBT, _HOLE, _REFUSED, _BUMP_DUE = SequenceState
 _NEVER = None
 
@@ -120,16 +99,22 @@ _TABLE: Mapping[SequenceEvent, tuple[SequenceState | None, ...]] = {
     # Java has no such event: it pipelines the first batch with the second, always.
     SequenceEvent.LOST_SIGHT: (_FRESH, _ALONE, _ALONE, _IN_DOUBT, _HOLE, _REFUSED, _BUMP_DUE),
     SequenceEvent.STORED: (_NEVER, _FLOWING, _FLOWING, _IN_DOUBT, _HOLE, _REFUSED, _NEVER),
-    # Java begins the epoch at once, and numbers all that is on its way anew, in doubt or not.
+    # It steps aside: its numbers are void. Java begins the epoch at once, and numbers all that is on its way anew, in
+    # doubt or not.
     SequenceEvent.REFUSED: (_NEVER, _REFUSED, _REFUSED, _REFUSED, _REFUSED, _REFUSED, _NEVER),
-    # The same: Java begins the epoch at once.
+    # Expired off the wire, or given up with its transaction, whose end brings another epoch, too. The same: Java begins
+    # the epoch at once; takes each batch that was sent and expired for one in doubt; and tries what has numbers to the
+    # end of its transaction.
     SequenceEvent.FAILED: (_NEVER, _HOLE, _HOLE, _HOLE, _HOLE, _REFUSED, _NEVER),
-    # Java's partitionsWithUnresolvedSequences.
+    # Java's partitionsWithUnresolvedSequences. What is refused and in doubt Java numbers anew, and it may be stored
+    # twice. What expired on the wire counts until its request ended: an answer may still say that it was stored.
     SequenceEvent.UNKNOWN: (_NEVER, _IN_DOUBT, _IN_DOUBT, _IN_DOUBT, _HOLE, _REFUSED, _NEVER),
     # Java maybeResolveSequences, isNextSequence. What stepped aside has to be numbered all the same.
     SequenceEvent.WHOLE: (_NEVER, _NEVER, _NEVER, _FLOWING, _FLOWING, _BUMP_DUE, _NEVER),
     SequenceEvent.BROKEN: (_NEVER, _NEVER, _NEVER, _BUMP_DUE, _BUMP_DUE, _BUMP_DUE, _NEVER),
     # Another partition's epoch is this one's, too, as soon as nothing of it is undecided.
+    # No event are a split, whose parts have the numbers, and a codec that fails: the batch goes out uncompressed, by
+    # those that it has.
     SequenceEvent.BEGUN: (_FRESH, _FRESH, _FRESH, _NEVER, _NEVER, _NEVER, _FRESH),
 }
 _MOVES: Mapping[tuple[SequenceState, SequenceEvent], SequenceState] = {
@@ -140,33 +125,6 @@ _MAKES_HOLE = frozenset({SequenceEvent.REFUSED, SequenceEvent.FAILED})
 
 DISTURBED: Final = frozenset({_IN_DOUBT, _HOLE, _REFUSED, _BUMP_DUE})
 """Nothing new is numbered."""
-
-EVENT_OF: Mapping[BatchEnd, SequenceEvent | None] = {
-    BatchEnd.STORED: SequenceEvent.STORED,
-    # It steps aside: its numbers are void. Java: a new epoch, in which it has its place among all that is on its way.
-    BatchEnd.REFUSED: SequenceEvent.REFUSED,
-    # Java numbers it anew in a new epoch, and it is stored a second time if it is in the log.
-    BatchEnd.UNDECIDED: SequenceEvent.UNKNOWN,
-    BatchEnd.REJECTED: SequenceEvent.FAILED,
-    BatchEnd.UNKNOWN: SequenceEvent.UNKNOWN,
-    # Its numbers count until the request ended; an answer may still say that it was stored.
-    BatchEnd.EXPIRED_ON_THE_WIRE: SequenceEvent.UNKNOWN,
-    BatchEnd.EXPIRED_IN_DOUBT: SequenceEvent.UNKNOWN,
-    # Java takes each that was sent for one in doubt.
-    BatchEnd.EXPIRED: SequenceEvent.FAILED,
-    # The parts have its numbers. As Java, which forgets in the split whether the whole may be in the log.
-    BatchEnd.SPLIT: None,
-    # It goes out uncompressed, by the numbers that it has. Java compresses while records are appended.
-    BatchEnd.CODEC_FAILED: None,
-    # No later answer matters, and the transaction's end brings another epoch. Java tries what has numbers to the end.
-    BatchEnd.GIVEN_UP: SequenceEvent.FAILED,
-    BatchEnd.GIVEN_UP_IN_DOUBT: SequenceEvent.UNKNOWN,
-    # Nothing is numbered behind it.
-    BatchEnd.ABORTED: None,
-    # It keeps them. `on_recovered` does the same to partitions without batches.
-    BatchEnd.RECOVERED: SequenceEvent.LOST_SIGHT,
-}
-"""What each end of a batch that has numbers is for its partition; None changes nothing."""
 
 
 class PartitionSequence:
@@ -336,12 +294,11 @@ class PartitionSequence:
                 limit_ms = self._manager.known_for_ms(newest_timestamp_age_ms)
             self.known_until_ms = now_ms + limit_ms
         if self.state is not _FLOWING:
-            self.on_end(batch, BatchEnd.STORED)
+            self.on_end(batch, SequenceEvent.STORED)
 
-    def on_end(self, batch: ProducerBatch, end: BatchEnd) -> None:
-        """A batch, or an attempt, ended; see EVENT_OF."""
-        event = EVENT_OF[end]
-        if event is None or batch.base_sequence == NO_SEQUENCE:
+    def on_end(self, batch: ProducerBatch, event: SequenceEvent) -> None:
+        """A batch, or an attempt, ended: it was stored or refused, or has failed."""
+        if batch.base_sequence == NO_SEQUENCE:
             return
         self._has_doubt |= event is SequenceEvent.UNKNOWN
         self._move(event)
@@ -360,7 +317,7 @@ class PartitionSequence:
         # else one before it is missing there, and comes first.
 
     def _step_aside(self, batch: ProducerBatch) -> None:
-        self.on_end(batch, BatchEnd.REFUSED)  # first: nothing new overtakes it
+        self.on_end(batch, SequenceEvent.REFUSED)  # first: nothing new overtakes it
         batch.base_sequence = NO_SEQUENCE
         batch.first_sent_ms = None
 

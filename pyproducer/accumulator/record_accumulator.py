@@ -22,7 +22,7 @@ from pyproducer.accumulator.batch_state import WAITING, BatchState, move
 from pyproducer.accumulator.buffer_pool import BufferPool, LoopWaitError, Place
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.partition import FUTURE_BYTES, Partition
-from pyproducer.accumulator.partition_sequence import BatchEnd, PartitionSequence
+from pyproducer.accumulator.partition_sequence import PartitionSequence, SequenceEvent
 from pyproducer.accumulator.producer_batch import BatchRows, ProducerBatch
 from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.accumulator.waiting_records import WaitingRecord, WaitingRecords
@@ -552,8 +552,6 @@ class RecordAccumulator:
                     now_ms, first.record_count, "%s could not compress %d record(s) for %s, which go out "
                     "uncompressed: %r", compressor.name, first.record_count, partition.topic_partition, cause)
                 first.close(_UNCOMPRESSED)
-                if sequence is not None:
-                    sequence.on_end(first, BatchEnd.CODEC_FAILED)
             if sequence is not None:
                 sequence.on_drained(first, now_ms, timestamp_ms - first.open.max_timestamp)
             first.write_header()
@@ -686,9 +684,9 @@ class RecordAccumulator:
                 with partition.lock:
                     batch.seal()
                 aborted += batch.record_count
-                if partition.sequence is not None:
-                    partition.sequence.on_end(batch, BatchEnd.ABORTED if not of_transaction else (
-                        BatchEnd.GIVEN_UP_IN_DOUBT if batch.may_be_in_log else BatchEnd.GIVEN_UP))
+                if of_transaction and partition.sequence is not None:  # else nothing is numbered behind it
+                    partition.sequence.on_end(
+                        batch, SequenceEvent.UNKNOWN if batch.may_be_in_log else SequenceEvent.FAILED)
                 if batch.may_be_in_log or batch.state is BatchState.ON_WIRE:
                     batch.fail(partial(_with_outcome, error, UNKNOWN))
                 elif batch.attempts:

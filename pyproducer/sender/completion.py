@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from pyproducer.accumulator.batch_state import BatchState, move
-from pyproducer.accumulator.partition_sequence import NO_OFFSET, REFUSALS, BatchEnd
+from pyproducer.accumulator.partition_sequence import NO_OFFSET, REFUSALS, SequenceEvent
 from pyproducer.accumulator.produce_result import own_copy
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
@@ -132,8 +132,7 @@ class Completion:
         error.__cause__ = batch.last_error
         self.on_failed(error)
         if sequence is not None:
-            sequence.on_end(batch, BatchEnd.EXPIRED_ON_THE_WIRE if batch.is_in_flight else (
-                BatchEnd.EXPIRED_IN_DOUBT if maybe_in_log else BatchEnd.EXPIRED))
+            sequence.on_end(batch, SequenceEvent.UNKNOWN if maybe_in_log else SequenceEvent.FAILED)
         self.count_failed(batch.record_count)
         if batch.state is BatchState.ON_WIRE:
             # The socket may still read the batch's bytes: memory is given back when the request ends.
@@ -308,9 +307,6 @@ class Completion:
                     "A batch.size below the topic's max.message.bytes avoids that: %s", batch.record_count,
                     batch.size_bytes, batch.topic_partition, error)
         self._accumulator.split(batch)
-        sequence = self._accumulator.sequence_of(batch)
-        if sequence is not None:
-            sequence.on_end(batch, BatchEnd.SPLIT)
         self._registry.producer.batch_split_total += 1
 
     def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now_ms: int) -> None:
@@ -348,20 +344,18 @@ class Completion:
                 f"{part.producer_id}, epoch {part.producer_epoch}, the broker cannot tell any more: {doubt}. It said:"))
             error.outcome = UNKNOWN
             error.__cause__ = batch.last_error
-            self._fail(part, error, None, BatchEnd.UNDECIDED)
+            self._fail(part, error, None)
             if part is not batch:
                 self._accumulator.finish(part)
 
-    def _fail(self, batch: ProducerBatch, error: KafkaError, error_for: Callable[[int], KafkaError] | None,
-              end: BatchEnd | None = None) -> None:
+    def _fail(self, batch: ProducerBatch, error: KafkaError, error_for: Callable[[int], KafkaError] | None) -> None:
         if not batch.is_done:
             if batch.may_be_in_log:
                 error.outcome = UNKNOWN
             self.on_failed(error)  # first: that of its numbers says less
             sequence = self._accumulator.sequence_of(batch)
             if sequence is not None:
-                sequence.on_end(batch, end or (
-                    BatchEnd.UNKNOWN if error.outcome == UNKNOWN else BatchEnd.REJECTED))
+                sequence.on_end(batch, SequenceEvent.UNKNOWN if error.outcome == UNKNOWN else SequenceEvent.FAILED)
             self.count_failed(batch.record_count)
         batch.fail(error_for or (lambda _index: error))
 

@@ -16,8 +16,11 @@ PATCH = (
             if self.has_sequence and self.is_transactional:
                 batch.set_producer_state("""),
     Edit("sender/completion.py", """
-            sequence.on_end(batch, BatchEnd.SPLIT)
+        self._accumulator.split(batch)
 """, """
+        self._accumulator.split(batch)
+        sequence = self._accumulator.sequence_of(batch)
+        if sequence is not None:
             sequence.next_sequence = batch.base_sequence
 """),
 )

@@ -12,10 +12,10 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("accumulator/partition_sequence.py", """
-        if event is None or batch.base_sequence == NO_SEQUENCE:
+        if batch.base_sequence == NO_SEQUENCE:
             return
 """, """
-        if event is None or batch.base_sequence == NO_SEQUENCE:
+        if batch.base_sequence == NO_SEQUENCE:
             return
         if event is SequenceEvent.UNKNOWN and self.undecided()[-1:] == [batch]:
             self.next_sequence = batch.base_sequence

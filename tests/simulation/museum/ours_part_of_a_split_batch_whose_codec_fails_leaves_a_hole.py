@@ -15,7 +15,7 @@ PATCH = (
                 first.close(_UNCOMPRESSED)
 """, """
                 if first.has_sequence and sequence is not None:
-                    sequence.on_end(first, BatchEnd.REJECTED)
+                    sequence.on_end(first, SequenceEvent.FAILED)
                     first.fail(lambda _index: KafkaError("no memory"))
                     self.finish(first)
                     continue

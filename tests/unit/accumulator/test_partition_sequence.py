@@ -10,9 +10,7 @@ import pytest
 from pyproducer.accumulator.batch_state import BatchState
 from pyproducer.accumulator.partition_sequence import (
     DISTURBED,
-    EVENT_OF,
     REFUSALS,
-    BatchEnd,
     PartitionSequence,
     SequenceEvent,
     SequenceState,
@@ -99,10 +97,10 @@ class Setup:
         batch.state = BatchState.RETRY
         self.sequence.on_retry(batch, code)
 
-    def end(self, batch: Any, end: BatchEnd) -> None:
+    def end(self, batch: Any, event: SequenceEvent, *, is_on_wire: bool = False) -> None:
         """A batch failed; where it expired on the wire, its request goes on."""
-        self.sequence.on_end(batch, end)
-        if end is BatchEnd.EXPIRED_ON_THE_WIRE:
+        self.sequence.on_end(batch, event)
+        if is_on_wire:
             batch.is_done, batch.state = True, BatchState.LATE
         else:
             self.leave(batch)
@@ -152,18 +150,10 @@ def test_cell_when_an_event_meets_a_state_then_it_moves_or_raises_and_changes_no
         assert sequence.is_disturbed == (sequence in sequence._manager.disturbed) == (sequence.state in DISTURBED)
 
 
-def test_ends_when_a_batch_has_numbers_then_each_is_one_event_or_none() -> None:
-    assert {end: event and event.name for end, event in EVENT_OF.items()} == {
-        BatchEnd.STORED: "STORED", BatchEnd.REFUSED: "REFUSED", BatchEnd.UNDECIDED: "UNKNOWN",
-        BatchEnd.REJECTED: "FAILED", BatchEnd.UNKNOWN: "UNKNOWN", BatchEnd.EXPIRED_ON_THE_WIRE: "UNKNOWN",
-        BatchEnd.EXPIRED_IN_DOUBT: "UNKNOWN", BatchEnd.EXPIRED: "FAILED", BatchEnd.SPLIT: None,
-        BatchEnd.CODEC_FAILED: None, BatchEnd.ABORTED: None, BatchEnd.RECOVERED: "LOST_SIGHT",
-        BatchEnd.GIVEN_UP: "FAILED", BatchEnd.GIVEN_UP_IN_DOUBT: "UNKNOWN"}
-
-
-@pytest.mark.parametrize("end", BatchEnd)
-def test_end_when_the_batch_has_no_number_then_nothing_changes(setup: Setup, end: BatchEnd) -> None:
-    setup.end(setup.queue(), end)
+@pytest.mark.parametrize("event", [SequenceEvent.STORED, SequenceEvent.REFUSED, SequenceEvent.FAILED,
+                                   SequenceEvent.UNKNOWN])
+def test_end_when_the_batch_has_no_number_then_nothing_changes(setup: Setup, event: SequenceEvent) -> None:
+    setup.end(setup.queue(), event)
     assert setup.state is SequenceState.FLOWING
     setup.settle()
     assert setup.send().place == (7, 0, 1)
@@ -386,7 +376,7 @@ def test_batch_in_doubt_when_the_one_before_it_was_refused_then_it_keeps_its_num
     if refused == "in passing":
         setup.retry(first, OUT_OF_ORDER)
     else:
-        setup.end(first, BatchEnd.REJECTED)
+        setup.end(first, SequenceEvent.FAILED)
     setup.retry(second, in_doubt=True)
     setup.settle()
     assert setup.manager.producer_id_and_epoch == (7, 0)
@@ -404,7 +394,7 @@ def test_batches_behind_a_hole_when_they_are_in_no_log_then_they_step_aside_with
     first, second, third = (setup.send() for _ in range(3))
     setup.retry(second, ErrorCode.NOT_ENOUGH_REPLICAS)
     setup.retry(third, in_doubt=True)
-    setup.end(first, BatchEnd.REJECTED)
+    setup.end(first, SequenceEvent.FAILED)
     setup.settle()
     assert second.base_sequence == -1
     assert setup.sequence.head() is third
@@ -422,7 +412,7 @@ def test_batch_before_a_hole_when_it_is_in_no_log_then_it_keeps_its_number_and_g
     first, second, third = (setup.send() for _ in range(3))
     setup.retry(first, ErrorCode.NOT_ENOUGH_REPLICAS)
     setup.retry(second, in_doubt=True)
-    setup.end(third, BatchEnd.REJECTED)
+    setup.end(third, SequenceEvent.FAILED)
     setup.settle()
     assert setup.sequence.head() is first
     assert setup.drain(first).place == (7, 0, 1)
@@ -435,13 +425,13 @@ def test_batch_before_a_hole_when_it_is_in_no_log_then_it_keeps_its_number_and_g
 
 def test_hole_when_the_log_turned_out_whole_then_the_next_one_is_another(setup: Setup) -> None:
     first, second = setup.send(), setup.send()
-    setup.end(first, BatchEnd.REJECTED)
+    setup.end(first, SequenceEvent.FAILED)
     setup.store(second)  # by a broker that had forgotten us
     setup.settle()
     assert setup.state is SequenceState.FLOWING
     third, fourth = setup.send(), setup.send()
     setup.retry(third, ErrorCode.NOT_ENOUGH_REPLICAS)
-    setup.end(fourth, BatchEnd.REJECTED)
+    setup.end(fourth, SequenceEvent.FAILED)
     setup.settle()
     assert setup.drain(third).place == (7, 0, 3)
 
@@ -449,7 +439,7 @@ def test_hole_when_the_log_turned_out_whole_then_the_next_one_is_another(setup: 
 def test_clean_batch_when_the_one_before_it_is_in_doubt_for_good_then_it_goes_by_its_number(setup: Setup) -> None:
     first, second = setup.send(), setup.send()
     setup.retry(second, ErrorCode.NOT_ENOUGH_REPLICAS)
-    setup.end(first, BatchEnd.UNKNOWN)
+    setup.end(first, SequenceEvent.UNKNOWN)
     setup.settle()
     assert setup.state is SequenceState.IN_DOUBT
     assert setup.drain(second).place == (7, 0, 2)
@@ -464,19 +454,18 @@ def test_stepped_aside_batch_when_it_expires_then_those_in_doubt_are_still_decid
     first, second = setup.send(), setup.send()
     setup.retry(first, OUT_OF_ORDER)
     setup.retry(second, in_doubt=True)
-    setup.end(first, BatchEnd.EXPIRED)
+    setup.end(first, SequenceEvent.FAILED)
     setup.settle()
     assert setup.drain(second).place == (7, 0, 2)
-    setup.end(second, BatchEnd.EXPIRED_IN_DOUBT)
+    setup.end(second, SequenceEvent.UNKNOWN)
     setup.settle()
     assert setup.send().place == (7, 1, 0)
 
 
 # Failed.
 
-@pytest.mark.parametrize("end", [BatchEnd.REJECTED, BatchEnd.EXPIRED])
-def test_failure_when_nothing_is_behind_it_then_a_new_epoch_begins(setup: Setup, end: BatchEnd) -> None:
-    setup.end(setup.send(), end)
+def test_failure_when_nothing_is_behind_it_then_a_new_epoch_begins(setup: Setup) -> None:
+    setup.end(setup.send(), SequenceEvent.FAILED)
     setup.settle()
     assert setup.send().place == (7, 1, 0)
 
@@ -485,7 +474,7 @@ def test_failure_when_nothing_is_behind_it_then_a_new_epoch_begins(setup: Setup,
 def test_expiry_on_the_wire_when_its_request_ends_then_that_decides_whether_an_epoch_begins(
         setup: Setup, *, is_stored: bool) -> None:
     late, waiting = setup.send(), setup.queue()
-    setup.end(late, BatchEnd.EXPIRED_ON_THE_WIRE)
+    setup.end(late, SequenceEvent.UNKNOWN, is_on_wire=True)
     setup.settle()
     assert setup.state is SequenceState.IN_DOUBT
     assert not setup.can_send(waiting)
@@ -503,7 +492,7 @@ def test_epoch_when_another_partition_began_it_then_batches_on_their_way_keep_th
     other = Setup()
     other.manager, other.sequence = setup.manager, PartitionSequence(other.batches, setup.manager)
     other.start()
-    other.end(other.send(), BatchEnd.REJECTED)
+    other.end(other.send(), SequenceEvent.FAILED)
     setup.settle()
     assert setup.manager.producer_id_and_epoch == (7, 1)
     assert not setup.can_send(waiting), "it would be of the new epoch, and is not to overtake"
@@ -580,13 +569,13 @@ def test_doubt_when_a_batch_behind_may_be_in_the_log_then_it_stays(setup: Setup,
     if behind == "in doubt":
         setup.retry(second, in_doubt=True)
     elif behind == "failed as unknown":
-        setup.end(second, BatchEnd.UNKNOWN)
+        setup.end(second, SequenceEvent.UNKNOWN)
     assert "may be in the log" in str(setup.sequence.doubt_left(first, OUT_OF_ORDER))
 
 
 def test_doubt_when_it_was_about_a_batch_of_the_epoch_before_then_it_goes(setup: Setup) -> None:
     """Nothing of the old epoch can come behind what a broker knows in the new one."""
-    setup.end(setup.send(), BatchEnd.UNKNOWN)
+    setup.end(setup.send(), SequenceEvent.UNKNOWN)
     setup.settle()
     known = setup.send()
     assert known.place == (7, 1, 0)
