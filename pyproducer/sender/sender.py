@@ -208,9 +208,12 @@ class Sender:
         """See to what keeps batches from being numbered as they come; return how long the poll may wait, in ms."""
         if self._steps is not None:
             return self._steps.step(now_ms)
-        if manager.fatal_error is not None:
+        refusal = manager.fatal_error or manager.refusal
+        if refusal is not None:
             if self._accumulator.has_undrained():
-                self._completion.abort(manager.fatal_error, only_undrained=True)
+                self._completion.abort(refusal, only_undrained=True)
+            manager.refusal = None  # last: a turn that ends half way fails the rest in the next
+        if manager.fatal_error is not None:
             return NEVER_MS
         manager.settle()
         if not manager.needs_producer_id:

@@ -73,6 +73,7 @@ class TransactionManager:
         transactions: The transactional half; None without a transactional id.
         producer_id_and_epoch: Of what is numbered from now on; written by `_become` alone.
         fatal_error: Why nothing is sent any more.
+        refusal: Why the broker gives no id for now; the sender fails with it what waits, and forgets it.
         has_producer_id: Whether there is an id to send with.
         disturbed: The partitions in which nothing new is numbered. They enter by themselves.
         silence_limit_ms: How long a broker knows us without hearing of us.
@@ -84,6 +85,7 @@ class TransactionManager:
         self.transactions: Transactions | None = transactions
         self.producer_id_and_epoch: ProducerIdAndEpoch = NONE
         self.fatal_error: KafkaError | None = None
+        self.refusal: KafkaError | None = None
         self.has_producer_id: bool = False
         self.disturbed: dict[DisturbedSequence, None] = {}
         self.silence_limit_ms: int = SILENCE_LIMIT_MS if silence_limit_ms is None else silence_limit_ms

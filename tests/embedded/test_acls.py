@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from pyproducer import AuthorizationError, KafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
 from tests.support.certificates import Certificates
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import RawClient, metadata_body, produce_body, produced
 
 JAAS = ('org.apache.kafka.common.security.plain.PlainLoginModule required '
@@ -212,3 +214,18 @@ def test_rules_when_there_is_no_authorizer_then_there_are_none() -> None:
         assert (answer["error_code"], answer["error_message"]) == (54, "No Authorizer is configured on the broker")
         assert client.request(ApiKeys.CREATE_ACLS, 3, {"creations": [rule(READ)]})["results"][0]["error_code"] == 54
         assert client.request(ApiKeys.DELETE_ACLS, 3, {"filters": [ANY]})["filter_results"][0]["error_code"] == 54
+
+
+def test_producer_when_the_rule_that_it_lacked_is_made_then_it_goes_on(broker: EmbeddedBroker, admin: User) -> None:
+    """No producer id was asked for any more, so that each record failed until the process was started again."""
+    admin.create(rule(DESCRIBE))
+    with KafkaProducer({
+            "bootstrap.servers": broker.bootstrap_servers, "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN", "sasl.jaas.config": JAAS.partition(" ")[0] +
+            ' required username="alice" password="secret";', "retry.backoff.ms": 10}) as producer:
+        for _ in range(2):
+            error = producer.send("orders", b"v").exception(GIVE_UP_S)
+            assert isinstance(error, AuthorizationError)
+            assert (error.code, error.outcome) == (NO_CLUSTER, "not_sent")
+        admin.create(rule(WRITE))
+        assert producer.send("orders", b"v").result(GIVE_UP_S).offset >= 0

@@ -21,7 +21,13 @@ from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientResponse
 from pyproducer.common.cluster import address_text
 from pyproducer.common.error_codes import ErrorCode
-from pyproducer.common.errors import ApiError, KafkaError, RemoteProtocolError, UnsupportedVersionError
+from pyproducer.common.errors import (
+    ApiError,
+    AuthorizationError,
+    KafkaError,
+    RemoteProtocolError,
+    UnsupportedVersionError,
+)
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.layout import MAX_EPOCH
 from pyproducer.sender.requests.own_request import CoordinatorKey, OwnRequest, Reaction
@@ -62,16 +68,19 @@ class InitProducerIds:
         transactions = manager.transactions
         if transactions is None:
             is_due = manager.needs_producer_id and self._has_records()
-            return InitProducerId(self._wire, self._metadata, manager, None, NONE) if is_due else None
+            return self._request(None, NONE) if is_due else None
         if transactions.state is not TransactionState.INITIALIZING:
             return None
         pending = transactions.pending
         if pending is None or not pending.binds:
-            return InitProducerId(self._wire, self._metadata, manager, transactions, manager.producer_id_and_epoch)
+            return self._request(transactions, manager.producer_id_and_epoch)
         if pending.binds in transactions.prepared:
             return None  # what was prepared is looked at first, see prepared_check.py
         manager.forget_producer_id()
-        return InitProducerId(self._wire, self._metadata, manager, transactions, NONE)
+        return self._request(transactions, NONE)
+
+    def _request(self, transactions: Transactions | None, goes_on_from: ProducerIdAndEpoch) -> InitProducerId:
+        return InitProducerId(self._wire, self._metadata, self._manager, self._has_records, transactions, goes_on_from)
 
 
 class InitProducerId(OwnRequest):
@@ -80,13 +89,15 @@ class InitProducerId(OwnRequest):
     api_key = ApiKeys.INIT_PRODUCER_ID
 
     def __init__(self, wire: Wire, metadata: ProducerMetadata, manager: TransactionManager,
-                 transactions: Transactions | None, goes_on_from: ProducerIdAndEpoch) -> None:
+                 has_records: Callable[[], bool], transactions: Transactions | None,
+                 goes_on_from: ProducerIdAndEpoch) -> None:
         self._two_phase = transactions is not None and transactions.two_phase
         super().__init__(None if transactions is None else CoordinatorKey(TRANSACTION, transactions.transactional_id),
                          FIRST_VERSION_WITH_TWO_PHASE if self._two_phase else None)
         self._wire = wire
         self._metadata = metadata
         self._manager = manager
+        self._has_records = has_records
         self._transactions = transactions
         self._goes_on_from = goes_on_from
 
@@ -120,6 +131,12 @@ class InitProducerId(OwnRequest):
                                                            response.body["producer_epoch"]))
         error = self.error_of(code, response)
         reaction = self.judge(error)
+        if reaction is None and self._transactions is None and isinstance(error, AuthorizationError):
+            # What waits fails. An ACL may be there for the next record, as Java's Sender.shouldHandleAuthorizationError
+            # sees it, who asks without a pause.
+            self._manager.refusal = error if self._has_records() else None
+            self.note(error)
+            return Reaction.AGAIN
         if reaction is None:
             self.on_hopeless(error)
             return Reaction.DONE

@@ -12,7 +12,7 @@ from pyproducer.client.wire import Wire
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.error_codes import ErrorCode
-from pyproducer.common.errors import ApiError, UnsupportedVersionError
+from pyproducer.common.errors import ApiError, AuthorizationError, UnsupportedVersionError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender.requests.coordinators import Coordinators
 from pyproducer.sender.requests.init_producer_id import InitProducerIds
@@ -32,7 +32,8 @@ class Parts:
         self.metadata = ProducerMetadata(refresh_backoff=backoff, metadata_max_age_ms=1000, metadata_max_idle_ms=1000,
                                          clock=ManualClock(), bootstrap=[("127.0.0.1", 9092)])
         self.metadata.update(metadata_response(), 13, 0)
-        kind = InitProducerIds(self.wire, self.metadata, self.manager, lambda: True)
+        self.has_records = True
+        kind = InitProducerIds(self.wire, self.metadata, self.manager, lambda: self.has_records)
         self.request = OwnRequests(wire=self.wire, kinds=[kind], coordinators=Coordinators(), request_timeout_ms=500,
                                    retry_backoff=backoff)
 
@@ -127,7 +128,29 @@ def test_answer_when_an_id_came_then_the_next_trouble_begins_with_the_first_back
     assert parts.request.step(1000) == 100
 
 
-@pytest.mark.parametrize("code", [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INVALID_REQUEST])
+def test_answer_when_an_acl_is_not_there_then_it_is_asked_again_for_the_next_records() -> None:
+    parts = Parts()
+    now_ms = 0
+    for backoff_ms in (100, 200, 400):
+        parts.request.step(now_ms)
+        parts.answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, received_ms=now_ms)
+        refusal = parts.manager.refusal
+        assert isinstance(refusal, AuthorizationError)
+        assert (refusal.code, refusal.api, refusal.node_id) == (31, "InitProducerId", 1)
+        assert parts.request.step(now_ms) == backoff_ms
+        now_ms += backoff_ms
+    parts.request.step(now_ms)
+    parts.has_records = False  # they expired meanwhile: later ones do not fail by what was said of those
+    parts.answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, received_ms=now_ms)
+    assert parts.manager.refusal is None
+    parts.has_records = True
+    parts.request.step(now_ms + 800)
+    parts.answer()
+    assert parts.manager.producer_id_and_epoch == (7, 3)
+    assert parts.manager.fatal_error is None
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION])
 def test_answer_when_no_repetition_helps_then_the_producer_is_told(code: int) -> None:
     parts = Parts()
     parts.request.step(0)

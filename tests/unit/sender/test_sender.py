@@ -93,16 +93,27 @@ def test_an_expired_batch_that_never_left_is_not_sent_and_says_why():
     assert producer.pool.available_bytes == 1_000_000
 
 
-def test_a_broker_that_gives_no_producer_id_fails_the_records():
+def test_broker_when_it_gives_no_producer_id_then_the_records_fail_and_later_ones_go_as_soon_as_it_does():
+    """After an ACL that was missing for a moment the producer was of no use any more."""
     producer = SteppedProducer()
+    for _ in range(2):
+        future = producer.append()
+        producer.turn(advance=1000)
+        producer.client.answer({"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "producer_id": -1,
+                                "producer_epoch": -1, "throttle_time_ms": 0})
+        producer.turn()
+        with pytest.raises(AuthorizationError) as caught:
+            future.result(0)
+        assert caught.value.outcome == "not_sent", "an id was refused, and no record"
+        producer.turn(advance=10_000)
+        assert not producer.client.in_flight, "nobody waits for an id"
     future = producer.append()
     producer.turn()
-    producer.client.answer({"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "producer_id": -1,
-                         "producer_epoch": -1, "throttle_time_ms": 0})
+    producer.client.answer({"error_code": 0, "producer_id": 7, "producer_epoch": 0, "throttle_time_ms": 0})
     producer.turn()
-    with pytest.raises(AuthorizationError) as caught:
-        future.result(0)
-    assert caught.value.outcome == "not_sent", "an id was refused, and no record"
+    producer.answer_all(base_offset=5)
+    assert future.result(0).offset == 5
+    assert producer.pool.available_bytes == 1_000_000
 
 
 def test_a_producer_id_request_that_fails_for_a_moment_is_repeated():
