@@ -31,16 +31,18 @@ class PartitionLoad:
             self._drained_ms[node_id] = now_ms
 
     def report(self, cluster: Cluster) -> None:
-        """Hand the partitioner the queues of every topic of which each partition has one."""
+        """Hand the partitioner the queues of each topic: none, which is a uniform choice, until each partition has one.
+
+        A topic that grew has partitions that were never used; with weights they never would be. As in Java.
+        """
         for topic, sizes in self._accumulator.queue_sizes().items():
             count = len(cluster.partitions_for_topic(topic))
-            if not count or len(sizes) < count:
-                # Java's rule: uniform until every partition was used once.
+            if not count:
                 continue
             queue_sizes: list[int] = []
             partition_ids: list[int] = []
             latencies_ms: list[int] = []
-            for partition, size in sizes:
+            for partition, size in sizes if len(sizes) >= count else ():
                 leader = cluster.leader_for((topic, partition))
                 if leader is not None:
                     queue_sizes.append(size)

@@ -83,7 +83,7 @@ class UniformStickyPartitioner:
                     partition_count: int, leader_latency_ms: Sequence[int] | None = None) -> None:
         """Learn how long the queues are; once per turn of the sender.
 
-        Call it only once every partition of the topic has a queue: one that is not named here is not chosen any more.
+        One that is not named here is not chosen any more; where none is, all are alike.
 
         Args:
             topic: The topic.

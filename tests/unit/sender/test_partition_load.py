@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from typing import Any
 
+from pyproducer.producer.partitioners import UniformStickyPartitioner
 from pyproducer.sender.partition_load import PartitionLoad
 from tests.support.serialized import append
 from tests.unit.sender.stepped_producer import SteppedProducer, metadata_response
@@ -24,11 +26,15 @@ class Reports:
         return self.made[0] if self.made else None
 
 
-def test_report_when_a_partition_was_never_used_then_there_is_none() -> None:
+NONE = ("t", [], [], 2, [])
+"""All are alike."""
+
+
+def test_report_when_a_partition_was_never_used_then_all_are_alike() -> None:
     reports = Reports()
     assert reports.report() is None
     reports.producer.append(0)
-    assert reports.report() is None
+    assert reports.report() == NONE
     reports.producer.append(1)
     assert reports.report() == ("t", [1, 1], [0, 1], 2, [0, 0])
 
@@ -55,7 +61,7 @@ def test_report_when_partitions_are_missing_then_those_that_are_there_are_all() 
     body["topics"][0]["partitions"][1]["partition_index"] = 60
     reports.producer.metadata.update(body, 13, 0)
     reports.producer.append(0)
-    assert reports.report() is None
+    assert reports.report() == NONE
     reports.producer.append(60)
     assert reports.report() == ("t", [1, 1], [0, 60], 2, [0, 0])
 
@@ -97,3 +103,26 @@ def test_latency_when_a_node_takes_nothing_then_is_the_time_since_it_last_could(
     reports.load.on_ready_node(2, 5000, can_drain=False)
     reports.load.on_ready_node(2, 6000, can_drain=False)
     assert reports.report() == ("t", [1, 1], [0, 1], 2, [0, 0]), "another node's"
+
+
+def test_topic_when_it_grows_then_its_new_partitions_are_used() -> None:
+    """The weights of those that had been used stayed as they were, and no other partition was chosen any more."""
+    numbers = itertools.count()
+    partitioner = UniformStickyPartitioner(1, next_random=lambda: next(numbers))
+    producer = SteppedProducer(linger=1000, partitions=2, update_load=partitioner.update_load)
+
+    def chosen(count: int) -> set[int]:
+        seen = set()
+        for _ in range(count):
+            partition = partitioner.partition("t", None, None, b"v", b"v", producer.metadata.cluster)
+            seen.add(partition)
+            partitioner.on_append("t", partition, 10, producer.metadata.cluster)
+            producer.append(partition)
+            producer.turn()
+        return seen
+
+    for _ in range(3):
+        producer.append(1)
+    assert chosen(50) == {0, 1}
+    producer.metadata.update(metadata_response(partitions=6), 13, 0)
+    assert chosen(200) == {0, 1, 2, 3, 4, 5}
