@@ -243,9 +243,7 @@ class ProducerBatch:
             *self.topic_partition, self.record_count, error_for(0), watched=self.future_count)
         # The outcome is decided by this one call. Whatever may interrupt what follows, `resume` can do it again.
         self.result.set(base_offset, log_append_time, error_for, failure)
-        if not self._life.role.caller or not self.has_callbacks():
-            self._tell()
-        # else a caller takes this turn: callbacks are the sender thread's, which he rings.
+        self.resume()
         return True
 
     def fail(self, error_for: Callable[[int], KafkaError]) -> bool:
@@ -354,8 +352,11 @@ class ProducerBatch:
         self.result.on_forked()
 
     def resume(self) -> bool:
-        """Go on telling the outcome after that was interrupted; False when none is decided yet."""
-        if self.result.is_set:
+        """Tell the outcome, or go on after that was interrupted; False when none is decided yet.
+
+        Where a caller takes this turn, callbacks are left to the sender thread, which he rings.
+        """
+        if self.result.is_set and not (self._life.role.caller and self.has_callbacks()):
             self._tell()
         return self.result.is_set
 

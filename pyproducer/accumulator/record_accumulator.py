@@ -643,7 +643,12 @@ class RecordAccumulator:
             batch.seal()
 
     def finish(self, batch: ProducerBatch) -> None:
-        """Let a batch go that is decided, told and not read by any request: out of its list, its memory given back."""
+        """Let a batch go that is decided and not read by any request: out of its list, its memory given back.
+
+        What is not told yet stays: it goes on, or a caller takes this turn, and the sender thread tells it.
+        """
+        if not batch.result.is_told:
+            return
         if batch.state is not BatchState.DONE:
             move(batch, BatchState.DONE)
         partition = self._partitions[batch.topic_partition]

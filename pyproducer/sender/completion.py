@@ -99,8 +99,7 @@ class Completion:
         ledger.tell_ms = self._count_telling(response.received_ms)
         ledger.tells_from_ms = 0
         for batch in batches.values():
-            if batch.result.is_told:
-                self._accumulator.finish(batch)
+            self._accumulator.finish(batch)
         ledger.tell_ms = 0
 
     def _count_telling(self, received_ms: int) -> int:
@@ -155,8 +154,7 @@ class Completion:
             if refusal.node_id is None or refusal.node_id == (NO_LEADER if leader is None else leader.node_id):
                 self._accumulator.seal(batch)
                 self._fail(batch, own_copy(refusal.error), None)
-                if batch.result.is_told:  # else a caller takes this turn, and the sender thread tells it
-                    self._accumulator.finish(batch)
+                self._accumulator.finish(batch)
 
     def abort(self, error: KafkaError, *, only_undrained: bool = False, of_transaction: bool = False) -> int:
         """Fail what is left; see RecordAccumulator.abort_batches."""
@@ -299,8 +297,7 @@ class Completion:
             self._retry_or_fail(batch, DisconnectedError(
                 f"The connection was closed before the answer to a Produce request for {batch.topic_partition}: {why}"),
                 ErrorCode.NETWORK_EXCEPTION, now_ms)
-            if batch.is_done:
-                self._accumulator.finish(batch)
+            self._accumulator.finish(batch)
 
     def _split(self, batch: ProducerBatch, error: ApiError) -> None:
         log.warning("The broker found a batch of %d records and %d bytes for %s too large; it is split and sent again. "

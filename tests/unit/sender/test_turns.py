@@ -13,7 +13,7 @@ import pytest
 
 from pyproducer.accumulator.batch_state import BatchState
 from pyproducer.accumulator.life import LifeState
-from pyproducer.common.errors import ForkedProducerError, IllegalStateError
+from pyproducer.common.errors import ForkedProducerError, IllegalStateError, KafkaTimeoutError
 from pyproducer.common.waiting import Cell
 from pyproducer.network.wakeup import Wakeup
 from pyproducer.sender.turns import ASIDE_MS, LOOK_S, SenderTurns
@@ -309,6 +309,37 @@ def test_callback_when_its_record_came_into_the_turn_of_another_caller_then_the_
     producer.turn()
     assert callers == [0]
     assert not producer.accumulator.batches()
+
+
+@pytest.mark.parametrize("what", ["expired", "aborted"])
+def test_callback_when_its_record_fails_in_the_turn_of_another_caller_then_the_thread_calls_it(
+        stage: Stage, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """Its batch was let go untold: the callback was never called, and flush() waited for ever."""
+    told: list[tuple[int, BaseException]] = []
+    producer = stage.producer
+
+    def on_completion(_: object, error: BaseException) -> None:
+        told.append((stage.life.role.caller, error))
+
+    def run_once(now_ms: int, longest_wait_ms: int) -> None:
+        producer.append(1, on_completion=on_completion)
+        if what == "expired":
+            stage.clock.advance(10_000)
+        else:
+            assert producer.manager is not None
+            producer.manager.on_fatal_error(IllegalStateError("it gives no id"))
+        run_once_alone(stage.clock.now_ms(), longest_wait_ms)
+
+    run_once_alone = producer.sender.run_once
+    monkeypatch.setattr(producer.sender, "run_once", run_once)
+    stage.steps()
+    monkeypatch.undo()
+    producer.turn()
+    [(caller, error)] = told
+    assert caller == 0
+    assert isinstance(error, KafkaTimeoutError if what == "expired" else IllegalStateError)
+    assert not producer.accumulator.batches()
+    assert producer.pool.available_bytes == producer.pool.total_bytes
 
 
 def test_error_when_it_comes_in_a_callers_turn_then_the_thread_retries(stage: Stage) -> None:
