@@ -315,10 +315,10 @@ def test_callback_when_its_record_came_into_the_turn_of_another_caller_then_the_
 def test_callback_when_its_record_fails_in_the_turn_of_another_caller_then_the_thread_calls_it(
         stage: Stage, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """Its batch was let go untold: the callback was never called, and flush() waited for ever."""
-    told: list[tuple[int, BaseException]] = []
+    told: list[tuple[int, BaseException | None]] = []
     producer = stage.producer
 
-    def on_completion(_: object, error: BaseException) -> None:
+    def on_completion(_: object, error: BaseException | None) -> None:
         told.append((stage.life.role.caller, error))
 
     def run_once(now_ms: int, longest_wait_ms: int) -> None:
