@@ -203,6 +203,9 @@ class BlockingClient:
         send_buffer_bytes: SO_SNDBUF, -1 for the system's default.
         receive_buffer_bytes: SO_RCVBUF, -1 for the system's default.
         clock: Read while waiting.
+
+    Attributes:
+        until_ms: When waiting ends whatever the above says, in monotonic ms; None where nothing else limits it.
     """
 
     def __init__(self, channel_builder: ChannelBuilder, *, client_id: str, timeout_s: float | None,
@@ -215,6 +218,7 @@ class BlockingClient:
         self._receive_buffer_bytes = receive_buffer_bytes
         self._clock = clock
         self._waits_for_bytes = waits_for_bytes
+        self.until_ms: int | None = None
         self._numbers = itertools.count()
         self._received: defaultdict[str, deque[NetworkReceive]] = defaultdict(deque)
         self._ended: dict[str, ChannelState] = {}
@@ -313,7 +317,7 @@ class BlockingClient:
             phase = AUTHENTICATION if is_secure else TLS if is_connected else CONNECT
             what = ("no end of the authentication" if is_secure else "no end of the TLS handshake" if is_connected
                     else f"no connection to {address.address[0]}")
-            text = f"{what} within {self._timeout_s} s"
+            text = f"{what} {self._in_time()}"
             return Attempt(connection_id, Failure(phase, text, KafkaTimeoutError(f"{where}: {text}", phase="request")))
         end = self._ended.get(connection_id)
         if end is None:
@@ -425,7 +429,7 @@ class BlockingClient:
     def _await_answer(self, connection_id: str, where: str, api_key: ApiKeys, version: int,
                       is_done: Callable[[], bool]) -> None:
         if not self._wait(connection_id, is_done):
-            raise KafkaTimeoutError(f"{where} did not answer {api_key.name} v{version} within {self._timeout_s} s",
+            raise KafkaTimeoutError(f"{where} did not answer {api_key.name} v{version} {self._in_time()}",
                                     phase="request", outcome="unknown")
 
     def _on_end(self, connection_id: str, _kind: type[BaseException] | None, why: BaseException | None,
@@ -475,6 +479,8 @@ class BlockingClient:
                 moved = selector.bytes_read + selector.bytes_written
                 moved_ms = now_ms
             left_ms = LONGEST_POLL_MS if longest_ms is None else longest_ms - (now_ms - moved_ms)
+            if self.until_ms is not None:
+                left_ms = min(left_ms, self.until_ms - now_ms)
             if left_ms <= 0:
                 return False
             selector.poll(min(left_ms, LONGEST_POLL_MS), now_ms)
@@ -483,3 +489,8 @@ class BlockingClient:
             self._ended.update(selector.disconnected)
             now_ms = clock.now_ms()
         return True
+
+    def _in_time(self) -> str:
+        """Say how long was waited, behind what did not happen."""
+        is_cut_short = self.until_ms is not None and self._clock.now_ms() >= self.until_ms
+        return "in the time that was left" if is_cut_short else f"within {self._timeout_s} s"

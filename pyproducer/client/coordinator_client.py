@@ -108,6 +108,9 @@ class CoordinatorClient:
         bootstrap: Where to begin.
         timeout_s: Longest time for a call, repetitions included, in seconds.
         clock: For that.
+
+    Attributes:
+        until_ms: When calls end that are to end together, in monotonic ms; None gives each `timeout_s`.
     """
 
     def __init__(self, client: BlockingClient, bootstrap: Sequence[tuple[str, int]], *, timeout_s: float,
@@ -116,6 +119,7 @@ class CoordinatorClient:
         self._bootstrap = tuple(bootstrap)
         self._timeout_s = timeout_s
         self._clock = clock
+        self.until_ms: int | None = None
         self._any: Connection | None = None
         self._connections: dict[tuple[str, int], Connection] = {}
         self._coordinators: dict[tuple[int, str], tuple[str, int]] = {}
@@ -187,8 +191,9 @@ class CoordinatorClient:
             ApiError: A broker refuses.
         """
         rows: list[TransactionRow] = []
-        for node_id, address in self._brokers().items():
-            rows.extend(self._repeated(partial(self._list, address, node_id, states, pattern)))
+        deadline_ms = self._deadline_ms()
+        for node_id, address in self._repeated(self._brokers, deadline_ms).items():
+            rows.extend(self._repeated(partial(self._list, address, node_id, states, pattern), deadline_ms))
         return sorted(rows)
 
     # ---- how
@@ -271,13 +276,11 @@ class CoordinatorClient:
         return [row for row in rows if re.fullmatch(pattern, row.transactional_id)]
 
     def _brokers(self) -> dict[int, tuple[str, int]]:
-        body = self._repeated(lambda: self._client.ask(
-            self._any_connection(), ApiKeys.METADATA, lambda _version: {"topics": []}).body)
+        body = self._client.ask(self._any_connection(), ApiKeys.METADATA, lambda _version: {"topics": []}).body
         return {broker["node_id"]: (broker["host"], broker["port"]) for broker in body["brokers"]}
 
-    def _repeated(self, question: Callable[[], K]) -> K:
+    def _repeated(self, question: Callable[[], K], deadline_ms: int) -> K:
         """Ask until it is answered."""
-        deadline_ms = self._deadline_ms()
         while True:
             try:
                 return question()
@@ -298,13 +301,17 @@ class CoordinatorClient:
         return connection
 
     def _deadline_ms(self) -> int:
-        return self._clock.now_ms() + int(self._timeout_s * 1000)
+        """Return when the call that begins now ends; no step of it takes longer."""
+        deadline_ms = self._clock.now_ms() + int(self._timeout_s * 1000) if self.until_ms is None else self.until_ms
+        self._client.until_ms = deadline_ms
+        return deadline_ms
 
     def _pause(self, pause_s: float, deadline_ms: int, what: str, last: KafkaError | None) -> None:
-        if self._clock.now_ms() >= deadline_ms:
+        left_ms = deadline_ms - self._clock.now_ms()
+        if left_ms <= 0:
             raise KafkaTimeoutError(f"{what}: not answered within {self._timeout_s} s{f'; {last}' if last else ''}",
                                     phase="request", outcome="unknown") from last
-        self._clock.wait(new_cell(), pause_s)
+        self._clock.wait(new_cell(), min(pause_s, left_ms / 1000))
 
 
 def _description(row: Struct) -> TransactionDescription:

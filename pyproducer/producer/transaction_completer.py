@@ -58,6 +58,7 @@ class TransactionCompleter:
 
     def __init__(self, props: Mapping[str, object]) -> None:
         self._config = ProducerConfig(CONFIG_TABLE.guarded(props))
+        self._clock = SystemClock()
         self._stack: contextlib.ExitStack | None = None
         self._coordinators: CoordinatorClient | None = None
 
@@ -100,16 +101,21 @@ class TransactionCompleter:
                             f"PreparedTransaction.from_json() makes one: got {repr(prepared)[:200]}")
         outcomes = [asked] * len(prepared)
         known = [index for index, each in enumerate(prepared) if not each.is_empty]
-        codes = self._client().end_transactions([
+        if not known:
+            return outcomes
+        until_ms = self._clock.now_ms() + self._config.max_block_ms  # credentials are waited for, too
+        client = self._client()
+        client.until_ms = until_ms
+        codes = client.end_transactions([
             EndRequest(prepared[index].transactional_id, prepared[index].producer_id, prepared[index].epoch, commit)
-            for index in known]) if known else []
+            for index in known])
         for index, code in zip(known, codes):  # noqa: B905 - one for each
             outcomes[index] = _outcome(code, asked, prepared[index])
         return outcomes
 
     def _client(self) -> CoordinatorClient:
         if self._coordinators is None:
-            config, clock = self._config, SystemClock()
+            config, clock = self._config, self._clock
             timeout_s = config.max_block_ms / 1000
             with contextlib.ExitStack() as stack:
                 login = stack.enter_context(login_of(config, timeout_s))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from pyproducer.client.blocking_client import BlockingClient
-from pyproducer.client.coordinator_client import CoordinatorClient
-from pyproducer.common.clock import SystemClock
+from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest
+from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import (
     CorrelationIdMismatchError,
     DisconnectedError,
@@ -81,9 +81,9 @@ class Skipping(ManualClock):
         return False
 
 
-def blocking_client() -> BlockingClient:
+def blocking_client(clock: Clock = CLOCK) -> BlockingClient:
     return BlockingClient(PlaintextChannelBuilder(), client_id="test", timeout_s=GIVE_UP_S, send_buffer_bytes=-1,
-                          receive_buffer_bytes=-1, clock=CLOCK)
+                          receive_buffer_bytes=-1, clock=clock)
 
 
 @pytest.mark.parametrize("nonsense", ["another's", "cut short"])
@@ -102,7 +102,7 @@ def test_describe_when_an_answer_makes_no_sense_then_another_connection_is_asked
 def test_describe_when_there_is_no_coordinator_yet_then_it_is_asked_for_again_after_pauses_on_one_connection(
         instead: str) -> None:
     node, clock = OneNode(instead, 5), Skipping()
-    with TinyServer(node) as server, blocking_client() as client:
+    with TinyServer(node) as server, blocking_client(clock) as client:
         node.port = server.port
         coordinators = CoordinatorClient(client, [("127.0.0.1", server.port)], timeout_s=GIVE_UP_S, clock=clock)
         (described,) = coordinators.describe_transactions([ID])
@@ -113,6 +113,34 @@ def test_describe_when_there_is_no_coordinator_yet_then_it_is_asked_for_again_af
     assert described.state == "Ongoing"
     assert node.asked == [ApiKeys.FIND_COORDINATOR] * 6 + [ApiKeys.DESCRIBE_TRANSACTIONS] * 2
     assert accepted_count == 2  # who is asked for coordinators, and the coordinator
+
+
+class Silent(TinyServer):
+    """Takes connections, and says nothing but which versions it has, or not even that."""
+
+    def __init__(self, *, is_known: bool) -> None:
+        self._cluster = ScriptedCluster(1)
+        super().__init__(lambda request: self._cluster(request) if is_known and (
+            request.api_key is ApiKeys.API_VERSIONS) else None)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_call_when_its_time_is_over_then_it_ends_in_the_middle_of_what_it_waits_for(*, is_known: bool) -> None:
+    """Each connection and each question had the whole of request.timeout.ms, one behind the other."""
+    with Silent(is_known=is_known) as first, Silent(is_known=is_known) as second, blocking_client() as client:
+        coordinators = CoordinatorClient(client, [("127.0.0.1", first.port), ("127.0.0.1", second.port)],
+                                         timeout_s=0.2, clock=CLOCK)
+        calls: list[Callable[[], object]] = [
+            lambda: coordinators.describe_transactions([ID]), coordinators.list_transactions,
+            lambda: coordinators.end_transactions([EndRequest(ID, 7, 0, True)]),
+            lambda: coordinators.init_producer_id(ID, 1000)]
+        for call in calls:
+            with pytest.raises(KafkaTimeoutError, match=r"within 0\.2 s; .* in the time that was left") as caught:
+                call()
+            assert caught.value.outcome == "unknown"
+        coordinators.until_ms = CLOCK.now_ms()
+        with pytest.raises(KafkaTimeoutError, match="in the time that was left"):
+            coordinators.list_transactions()
 
 
 @pytest.mark.parametrize(("nonsense", "error"), [("another's", CorrelationIdMismatchError),
