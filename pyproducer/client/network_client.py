@@ -297,8 +297,6 @@ class NetworkClient:
         """
         if self._is_closed:
             raise IllegalStateError("The network client is closed")
-        if self._aborted:
-            return self._complete([])
         selector, connections, in_flight, states = self._selector, self._connections, self._in_flight, self._states
         wait_ms = 0
         if asks:
@@ -313,7 +311,9 @@ class NetworkClient:
             wait_ms = min(wait_ms, connections.handle_sessions_due(now_ms))
         if states.preparing:
             wait_ms = min(wait_ms, states.ms_to_next_setup_deadline(now_ms))
-        wait_ms = max(wait_ms, 0)
+        # Differs from Java, which does not look at its sockets then: where each turn has a request that one node cannot
+        # take, the others' answers would wait for ever.
+        wait_ms = 0 if self._aborted else max(wait_ms, 0)
         held_by = NO_WAIT
         if states.preparing or now_ms >= self._metadata.due_ms:
             held_by = metadata_held_up_by(states)
