@@ -150,7 +150,8 @@ class IoThread:
         """Take one turn of the loop, and recover where it ends half way; False when none is left to be taken.
 
         Raises:
-            BaseException: Ten turns in a row failed, or the recovery did. The records' outcomes are decided by the end.
+            BaseException: Ten turns in a row failed, or a recovery did by anything else than the system's refusal. The
+                records' outcomes are decided by the end.
         """
         now_ms = self._clock.now_ms()
         forced_ms = None
@@ -182,7 +183,11 @@ class IoThread:
             self._failed_turns += 1
             if self._failed_turns >= _MOST_FAILED_TURNS:
                 raise
-            self._sender.recover(self._clock.now_ms())
+            try:
+                self._sender.recover(self._clock.now_ms())
+            except OSError:  # no descriptor is free for the new sockets, which may be over with the pause
+                log.exception("The sender thread cannot recover yet")
+                self._life.role.is_torn = True
             self._clock.wait(self._life.locks.cell(), _PAUSE_AFTER_BUG_SECONDS)
         return True
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 
 import pytest
 
 from pyproducer.accumulator.life import LifeState
+from pyproducer.client.wire import KafkaClient
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import AuthorizationError, KafkaError, ProducerClosedError
 from pyproducer.common.waiting import Cell
@@ -18,13 +20,20 @@ from tests.support.patience import GIVE_UP_S
 from tests.unit.sender.stepped_producer import SteppedProducer
 
 
+class Hasty(ManualClock):
+    """The thread does not pause after a failed turn."""
+
+    def wait(self, cell: Cell, timeout_s: float | None) -> bool:
+        return False
+
+
 class Thread:
     """A sender thread over a stepped producer, with the life of both."""
 
-    def __init__(self, producer: SteppedProducer) -> None:
+    def __init__(self, producer: SteppedProducer, clock: ManualClock | None = None) -> None:
         self.life = producer.life
         self.io_thread = IoThread(producer.sender, producer.wire, producer.accumulator, producer.life,
-                                  producer.clock, producer.accumulator.close)
+                                  clock or producer.clock, producer.accumulator.close)
 
     def run_to_the_end(self, timeout_s: float | None = None) -> None:
         """Begin to close, then run the thread until it ends by itself."""
@@ -161,17 +170,42 @@ def test_turns_when_ten_in_a_row_raise_then_the_producer_is_dead_however_many_di
         def ms_to_go_on(self, now_ms: int) -> int:
             return 0
 
-    class Hasty(ManualClock):
-        """The thread does not pause after a failed turn."""
-
-        def wait(self, cell: Cell, timeout_s: float | None) -> bool:
-            return False
-
     IoThread(Failing(), producer.wire, producer.accumulator, producer.life, Hasty(),
              producer.accumulator.close).start()
     assert producer.life.await_end(GIVE_UP_S), "the thread did not end"
     assert producer.life.state is LifeState.DEAD
     assert turns == ["bad"] * 9 + (["good"] * good_turns + ["bad"] * 10 if good_turns else ["bad"])
+
+
+@pytest.mark.parametrize(("count", "is_dead"), [(10, False), (100, True)])
+def test_recovery_when_the_system_has_no_descriptor_then_it_is_tried_again_as_often_as_a_turn(
+        monkeypatch: pytest.MonkeyPatch, count: int, is_dead: bool) -> None:
+    """A process that had used up its descriptors for a moment lost its producer."""
+    producer, clock = SteppedProducer(idempotent=False), Hasty()
+    producer.append_told("a")
+    make_client, refusals = producer.wire._make_client, [OSError(errno.EMFILE, "Too many open files")] * count
+
+    def refused() -> KafkaClient:
+        clock.advance(100)
+        if refusals:
+            raise refusals.pop()
+        return make_client()
+
+    monkeypatch.setattr(producer.wire, "_make_client", refused)
+    failures = [RuntimeError("a bug")]
+
+    def fail_once() -> None:
+        if failures:
+            raise failures.pop()
+        clock.advance(100)
+        while producer.client.in_flight:
+            producer.answer_all(base_offset=0)
+
+    producer.client.on_poll = fail_once
+    Thread(producer, clock).run_to_the_end()
+    assert producer.told_names() == ["a"]
+    assert (producer.life.state is LifeState.DEAD) is is_dead
+    assert (producer.told[0][2] is not None) is is_dead
 
 
 def test_forced_close_when_records_are_left_then_the_outcome_of_each_says_whether_it_may_be_in_the_log() -> None:
