@@ -29,8 +29,8 @@ def shown(value: object) -> str:
 class Type(ABC):
     """One wire type: how its values look as bytes.
 
-    `write` and `read` move a buffer; `validate` says whether a value can be written; `size_of` is what `write` adds.
-    `write` never puts a wrong value on the wire: it validates what its fast path does not accept.
+    `write` and `read` move a buffer; `validate` says whether a value can be written. `write` never puts a wrong value
+    on the wire: it validates what its fast path does not accept.
 
     Attributes:
         name: Kafka's name of the type, in error texts and in `str()`.
@@ -67,10 +67,6 @@ class Type(ABC):
         Raises:
             SchemaError: It can not; the text shows the value. Not sent.
         """
-
-    @abstractmethod
-    def size_of(self, value: Any) -> int:
-        """Return how many bytes `write` would append for a valid value."""
 
     def read_many(self, buffer: ByteReader, count: int) -> list[Any]:
         """Read several values in a row, the elements of an array."""

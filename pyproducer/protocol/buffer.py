@@ -21,11 +21,6 @@ _UINT64_MAX = (1 << 64) - 1
 _NO_LIMIT = 1 << 62
 
 
-def uvarint_size(value: int) -> int:
-    """Return how many bytes the unsigned varint of a value takes (1 for 0)."""
-    return (value.bit_length() + 6) // 7 or 1
-
-
 class ByteReader:
     """A position in received bytes. Nothing is copied: slices are views of the frame.
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from pyproducer.protocol.abstract_type import Type
-from pyproducer.protocol.buffer import ByteReader, ByteWriter, uvarint_size
+from pyproducer.protocol.buffer import ByteReader, ByteWriter
 
 ZERO_UUID = uuid.UUID(int=0)
 
@@ -53,9 +53,6 @@ class _FixedType(Type):
     def write_many(self, buffer: ByteWriter, values: list[Any] | tuple[Any, ...]) -> None:
         validate = self.validate
         buffer.tail += struct.pack(f">{len(values)}{self.struct_code}", *[validate(value) for value in values])
-
-    def size_of(self, value: Any) -> int:
-        return self.size_bytes
 
 
 class _IntType(_FixedType):
@@ -110,9 +107,6 @@ class _UuidType(Type):
             return value
         raise self.refuse(value, "a UUID")
 
-    def size_of(self, value: Any) -> int:
-        return 16
-
 
 class _UvarintType(Type):
     """Unsigned and not zigzag: the lengths and tags of flexible versions."""
@@ -129,9 +123,6 @@ class _UvarintType(Type):
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 32:
             return value
         raise self.refuse(value, "an unsigned Integer")
-
-    def size_of(self, value: Any) -> int:
-        return uvarint_size(value)
 
 
 class _ZigzagType(Type):
@@ -154,9 +145,6 @@ class _ZigzagType(Type):
         if isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit:
             return value
         raise self.refuse(value, self._noun)
-
-    def size_of(self, value: Any) -> int:
-        return uvarint_size(self._zigzag(value))
 
     def _zigzag(self, value: int) -> int:
         return (value << 1) ^ (value >> (self._bits - 1))

@@ -19,7 +19,7 @@ from typing import Any
 from pyproducer.common.errors import SchemaError
 from pyproducer.common.kafka_string import MAX_STRING_LENGTH_BYTES
 from pyproducer.protocol.abstract_type import Type
-from pyproducer.protocol.buffer import Buffer, ByteReader, ByteWriter, uvarint_size
+from pyproducer.protocol.buffer import Buffer, ByteReader, ByteWriter
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -51,9 +51,6 @@ class SizedType(Type):
             buffer.write_uvarint(length + 1)
         else:
             buffer.tail += _INT32.pack(length)
-
-    def _length_size(self, length: int) -> int:
-        return uvarint_size(length + 1) if self.is_compact else 4
 
 
 class StringType(SizedType):
@@ -108,11 +105,6 @@ class StringType(SizedType):
         self._encode(value)
         text: str = value
         return text
-
-    def size_of(self, value: Any) -> int:
-        """Return the size of length and text."""
-        length = 0 if value is None else len(self._encode(value))
-        return length + (2 if not self.is_compact else 1 if value is None else uvarint_size(length + 1))
 
     def _encode(self, value: Any) -> bytes:
         if not isinstance(value, str):
@@ -173,13 +165,6 @@ class BytesType(SizedType):
             return value
         raise self.refuse(value, self._noun)
 
-    def size_of(self, value: Any) -> int:
-        """Return the size of length and bytes."""
-        if value is None:
-            return self._length_size(-1)
-        size_bytes = size_of_buffer(value)
-        return self._length_size(size_bytes) + size_bytes
-
 
 class _RecordsType(BytesType):
     """Record batches as they are; to write, also a list of pieces that follow each other."""
@@ -199,12 +184,6 @@ class _RecordsType(BytesType):
         if isinstance(value, (list, tuple)) and all(size_of_buffer(piece) >= 0 for piece in value):
             return value
         return super().validate(value)
-
-    def size_of(self, value: Any) -> int:
-        if not isinstance(value, (list, tuple)):
-            return super().size_of(value)
-        size_bytes = sum(map(size_of_buffer, value))
-        return self._length_size(size_bytes) + size_bytes
 
 
 class ArrayOf(SizedType):
@@ -250,12 +229,6 @@ class ArrayOf(SizedType):
         elif value is not None or not self.is_nullable:
             raise self.refuse(value, "an array")
         return value
-
-    def size_of(self, value: Any) -> int:
-        """Return the size of count and elements."""
-        if value is None:
-            return self._length_size(-1)
-        return self._length_size(len(value)) + sum(map(self.element.size_of, value))
 
 
 class CompactArrayOf(ArrayOf):

@@ -56,7 +56,6 @@ def written(type_: Type, value: object) -> bytes:
 @pytest.mark.parametrize(("type_", "value", "hex_text"), GOLDEN)
 def test_value_when_it_is_written_then_it_has_known_bytes(type_, value, hex_text):
     assert written(type_, value).hex() == hex_text
-    assert type_.size_of(value) == len(hex_text) // 2
     reader = ByteReader(bytes.fromhex(hex_text) + b"rest")
     read = type_.read(reader)
     assert read == value
@@ -70,7 +69,7 @@ def test_value_when_it_is_beyond_a_boundary_then_it_is_refused_with_its_value(ty
     for value in (minimum, maximum):
         assert type_.validate(value) == value
         assert type_.read(ByteReader(written(type_, value))) == value
-        assert len(written(type_, value)) == type_.size_of(value) >= type_.min_size_bytes
+        assert len(written(type_, value)) >= type_.min_size_bytes
     for value in (minimum - 1, maximum + 1):
         with pytest.raises(SchemaError) as caught:
             type_.validate(value)

@@ -52,7 +52,6 @@ def written(type_: Type, value: object) -> bytes:
 @pytest.mark.parametrize(("type_", "value", "hex_text"), GOLDEN, ids=[f"{row[0]}-{row[2][:12]}" for row in GOLDEN])
 def test_value_when_it_is_written_then_it_has_known_bytes(type_, value, hex_text):
     assert written(type_, value).hex() == hex_text
-    assert type_.size_of(value) == len(hex_text) // 2
     assert type_.validate(value) == value
     reader = ByteReader(bytes.fromhex(hex_text) + b"rest")
     assert type_.read(reader) == value
@@ -78,7 +77,7 @@ def test_null_when_the_type_is_not_nullable_then_it_is_refused(type_):
     if type_.is_nullable:
         assert type_.read(ByteReader(null)) is None
         assert type_.validate(None) is None
-        assert len(written(type_, None)) == type_.size_of(None)
+        assert null.startswith(written(type_, None))
         return
     with pytest.raises(SchemaError, match="cannot be negative"):
         type_.read(ByteReader(null))
@@ -173,7 +172,6 @@ def test_string_when_it_holds_a_lone_surrogate_then_refused():
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_bytes_like_values_are_equal_on_the_wire(type_, kind):
     assert written(type_, kind(b"abc")) == written(type_, b"abc")
-    assert type_.size_of(kind(b"abc")) == len(written(type_, b"abc"))
 
 
 def test_memoryview_of_wider_items_is_counted_in_bytes():
@@ -196,7 +194,6 @@ def test_records_may_be_pieces_that_follow_each_other():
     for type_ in (RECORDS, COMPACT_RECORDS):
         assert written(type_, pieces) == written(type_, b"abcd" + b"e" * 1000)
         assert written(type_, tuple(pieces)) == written(type_, pieces)
-        assert type_.size_of(pieces) == len(written(type_, pieces))
         assert type_.validate(pieces) is pieces
     assert written(RECORDS, []) == bytes(4)
 

@@ -14,7 +14,7 @@ def test_get_request_when_it_is_read_then_it_knows_its_api_and_version():
     assert request.api_key is ApiKeys.PRODUCE
     assert request.version == 3
     assert request.data == {"transactional_id": None, "acks": 1, "timeout_ms": 5, "topic_data": []}
-    assert size == 12 == request.data.size_of()
+    assert size == 12
     assert reader.remaining == 6
     assert "ProduceRequest(version=3" in repr(request)
 
