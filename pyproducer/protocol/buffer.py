@@ -17,7 +17,6 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 INLINE_PAYLOAD_LIMIT_BYTES = 512
 
 _UINT32_MAX = (1 << 32) - 1
-_UINT64_MAX = (1 << 64) - 1
 _NO_LIMIT = 1 << 62
 
 
@@ -87,31 +86,23 @@ class ByteReader:
         if byte < 0x80:
             self.position = position + 1
             return byte
-        return self._read_long_uvarint(5, _UINT32_MAX)
+        return self._read_long_uvarint()
 
-    def read_uvarlong(self) -> int:
-        """Read an unsigned varint of up to 64 bits.
-
-        Raises:
-            SchemaError: It does not end within ten bytes or within the frame. Nothing was read.
-        """
-        return self._read_long_uvarint(10, _UINT64_MAX)
-
-    def _read_long_uvarint(self, limit_bytes: int, maximum: int) -> int:
+    def _read_long_uvarint(self) -> int:
         data, position, end = self.data, self.position, self.end
         value = 0
-        for index in range(limit_bytes):
+        for index in range(5):
             if position >= end:
                 raise self.underflow(index + 1)
             byte = data[position]
             position += 1
             value |= (byte & 0x7F) << (7 * index)
             if byte < 0x80:
-                if value > maximum:
-                    raise SchemaError(f"Varint {value} is larger than {maximum}")
+                if value > _UINT32_MAX:
+                    raise SchemaError(f"Varint {value} is larger than {_UINT32_MAX}")
                 self.position = position
                 return value
-        raise SchemaError(f"Varint is too long, the most significant bit in byte {limit_bytes} is set")
+        raise SchemaError("Varint is too long, the most significant bit in byte 5 is set")
 
 
 class ByteWriter:

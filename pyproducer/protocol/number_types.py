@@ -1,4 +1,4 @@
-"""Numbers, booleans, UUIDs and varints.
+"""Numbers, booleans and UUIDs.
 
 Road:    message definitions -> [types] -> Field, Schema
 Thread:  immutable; shared by all threads.
@@ -108,60 +108,14 @@ class _UuidType(Type):
         raise self.refuse(value, "a UUID")
 
 
-class _UvarintType(Type):
-    """Unsigned and not zigzag: the lengths and tags of flexible versions."""
-
-    name = "UVARINT"
-
-    def write(self, buffer: ByteWriter, value: Any) -> None:
-        buffer.write_uvarint(self.validate(value))
-
-    def read(self, buffer: ByteReader) -> int:
-        return buffer.read_uvarint()
-
-    def validate(self, value: Any) -> int:
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 32:
-            return value
-        raise self.refuse(value, "an unsigned Integer")
-
-
-class _ZigzagType(Type):
-    """Signed, zigzag: what records are made of."""
-
-    def __init__(self, name: str, bits: int, noun: str) -> None:
-        self.name = name
-        self._noun = noun
-        self._bits = bits
-
-    def write(self, buffer: ByteWriter, value: Any) -> None:
-        buffer.write_uvarint(self._zigzag(self.validate(value)))
-
-    def read(self, buffer: ByteReader) -> int:
-        raw = buffer.read_uvarint() if self._bits == 32 else buffer.read_uvarlong()
-        return (raw >> 1) ^ -(raw & 1)
-
-    def validate(self, value: Any) -> int:
-        limit = 1 << (self._bits - 1)
-        if isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit:
-            return value
-        raise self.refuse(value, self._noun)
-
-    def _zigzag(self, value: int) -> int:
-        return (value << 1) ^ (value >> (self._bits - 1))
-
-
 INT8 = _IntType("INT8", "b", "a Byte")
 INT16 = _IntType("INT16", "h", "a Short")
 INT32 = _IntType("INT32", "i", "an Integer")
 INT64 = _IntType("INT64", "q", "a Long")
 UINT16 = _IntType("UINT16", "H", "an Integer (encoding an unsigned short)")
-UINT32 = _IntType("UINT32", "I", "a Long (encoding an unsigned integer)")
 FLOAT64 = _FloatType("FLOAT64", "d", "a Double")
 BOOLEAN = _BooleanType("BOOLEAN", "?", "a Boolean")
 UUID = _UuidType()
-UVARINT = _UvarintType()
-VARINT = _ZigzagType("VARINT", 32, "an Integer")
-VARLONG = _ZigzagType("VARLONG", 64, "a Long")
 
 __all__ = [
     "BOOLEAN",
@@ -171,10 +125,6 @@ __all__ = [
     "INT32",
     "INT64",
     "UINT16",
-    "UINT32",
     "UUID",
-    "UVARINT",
-    "VARINT",
-    "VARLONG",
     "ZERO_UUID",
 ]

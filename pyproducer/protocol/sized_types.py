@@ -1,7 +1,7 @@
 """Types that begin with their length: strings, bytes, records, arrays.
 
-In classic versions a length is an INT16 (strings) or INT32 and -1 is null; in flexible ("compact") ones it is a
-UVARINT of length + 1 and 0 is null.
+In classic versions a length is an INT16 (strings) or INT32 and -1 is null; in flexible ("compact") ones it is an
+unsigned varint of length + 1 and 0 is null.
 
 Road:    message definitions -> [types] -> Field, Schema
 Thread:  immutable; shared by all threads.
@@ -232,7 +232,7 @@ class ArrayOf(SizedType):
 
 
 class CompactArrayOf(ArrayOf):
-    """The array of flexible versions: UVARINT of count + 1."""
+    """The array of flexible versions: an unsigned varint of count + 1."""
 
     def __init__(self, element: Type, *, nullable: bool = False) -> None:
         super().__init__(element, nullable=nullable, compact=True)

@@ -182,13 +182,9 @@ class _ReadCode(_Code):
             self._nullable_struct(type_, target)
         elif isinstance(type_, ArrayOf):
             self._array(type_, target)
-        elif isinstance(type_, (StringType, BytesType)):
-            self._text_or_bytes(type_, target)
         else:
-            self.flush()
-            self.line("buffer.position = p")
-            self.line(f"{target} = {self.constant('read', type_.read)}(buffer)")
-            self.line("p = buffer.position")
+            assert isinstance(type_, (StringType, BytesType))
+            self._text_or_bytes(type_, target)
 
     def _length(self, type_: SizedType) -> tuple[str, int]:
         """Read a length or count; return its name and what is to be taken off: 1 when compact."""
@@ -332,10 +328,9 @@ class _WriteCode(_Code):
             self._array(type_, value)
         elif isinstance(type_, StringType):
             self._text(type_, value)
-        elif isinstance(type_, BytesType):
-            self._bytes(type_, value)
         else:
-            self._call(f"{self.constant('write', type_.write)}(buffer, {value})")
+            assert isinstance(type_, BytesType)
+            self._bytes(type_, value)
 
     def _checked(self, type_: Type, value: str) -> str:
         expected = _PYTHON_TYPES.get(type_.struct_code or "", "int")

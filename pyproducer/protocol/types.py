@@ -16,11 +16,7 @@ from pyproducer.protocol.number_types import (
     INT32,
     INT64,
     UINT16,
-    UINT32,
     UUID,
-    UVARINT,
-    VARINT,
-    VARLONG,
     ZERO_UUID,
 )
 from pyproducer.protocol.sized_types import (
@@ -56,11 +52,7 @@ __all__ = [
     "RECORDS",
     "STRING",
     "UINT16",
-    "UINT32",
     "UUID",
-    "UVARINT",
-    "VARINT",
-    "VARLONG",
     "ZERO_UUID",
     "ArrayOf",
     "CompactArrayOf",

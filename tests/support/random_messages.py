@@ -13,7 +13,7 @@ from typing import Any
 from pyproducer.protocol.schema import NullableStruct, Schema
 from pyproducer.protocol.types import BOOLEAN, FLOAT64, UUID, ArrayOf, Type
 
-_BITS = {"INT8": 7, "INT16": 15, "INT32": 31, "INT64": 63, "UINT16": 16, "UINT32": 32}
+_BITS = {"INT8": 7, "INT16": 15, "INT32": 31, "INT64": 63, "UINT16": 16}
 
 
 def random_value(type_: Type, source: random.Random, *, names: Sequence[str] = ("orders",)) -> Any:

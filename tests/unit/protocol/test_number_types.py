@@ -15,11 +15,7 @@ from pyproducer.protocol.types import (
     INT32,
     INT64,
     UINT16,
-    UINT32,
     UUID,
-    UVARINT,
-    VARINT,
-    VARLONG,
     ZERO_UUID,
     Type,
 )
@@ -27,24 +23,18 @@ from pyproducer.protocol.types import (
 ID = uuid.UUID("01020304-0506-0708-090a-0b0c0d0e0f10")
 INTEGERS = [(INT8, -(2**7), 2**7 - 1, "a Byte"), (INT16, -(2**15), 2**15 - 1, "a Short"),
             (INT32, -(2**31), 2**31 - 1, "an Integer"), (INT64, -(2**63), 2**63 - 1, "a Long"),
-            (UINT16, 0, 2**16 - 1, "an Integer"), (UINT32, 0, 2**32 - 1, "a Long"),
-            (UVARINT, 0, 2**32 - 1, "an unsigned Integer"), (VARINT, -(2**31), 2**31 - 1, "an Integer"),
-            (VARLONG, -(2**63), 2**63 - 1, "a Long")]
+            (UINT16, 0, 2**16 - 1, "an Integer")]
 GOLDEN = [
     (INT8, 0, "00"), (INT8, -1, "ff"), (INT8, 127, "7f"), (INT8, -128, "80"),
     (INT16, 1, "0001"), (INT16, -2, "fffe"), (INT16, 32767, "7fff"),
     (INT32, 1, "00000001"), (INT32, -(2**31), "80000000"),
     (INT64, 1, "0000000000000001"), (INT64, 2**63 - 1, "7fffffffffffffff"),
-    (UINT16, 65535, "ffff"), (UINT32, 2**32 - 1, "ffffffff"),
+    (UINT16, 65535, "ffff"),
     (FLOAT64, 1.5, "3ff8000000000000"), (FLOAT64, float("-inf"), "fff0000000000000"),
     (BOOLEAN, True, "01"), (BOOLEAN, False, "00"),
     (UUID, ID, "0102030405060708090a0b0c0d0e0f10"), (UUID, ZERO_UUID, "00" * 16),
-    (UVARINT, 127, "7f"), (UVARINT, 128, "8001"),
-    (VARINT, 0, "00"), (VARINT, -1, "01"), (VARINT, 1, "02"), (VARINT, -64, "7f"), (VARINT, 64, "8001"),
-    (VARINT, 2**31 - 1, "feffffff0f"), (VARINT, -(2**31), "ffffffff0f"),
-    (VARLONG, -1, "01"), (VARLONG, 2**63 - 1, "feffffffffffffffff01"), (VARLONG, -(2**63), "ffffffffffffffffff01"),
 ]
-ALL = [INT8, INT16, INT32, INT64, UINT16, UINT32, FLOAT64, BOOLEAN, UUID, UVARINT, VARINT, VARLONG]
+ALL = [INT8, INT16, INT32, INT64, UINT16, FLOAT64, BOOLEAN, UUID]
 
 
 def written(type_: Type, value: object) -> bytes:
@@ -142,9 +132,3 @@ def test_read_when_a_byte_is_missing_then_refused(type_):
 
 def test_boolean_reads_any_other_byte_as_true():
     assert BOOLEAN.read(ByteReader(b"\xff")) is True
-
-
-def test_varint_when_above_its_bits_then_refused():
-    for type_, limit_bytes in ((VARINT, 5), (VARLONG, 10)):
-        with pytest.raises(SchemaError, match="too long"):
-            type_.read(ByteReader(b"\xff" * limit_bytes + b"\x01"))

@@ -28,8 +28,8 @@ from pyproducer.protocol.types import (
     NULLABLE_STRING,
     RECORDS,
     STRING,
+    UINT16,
     UUID,
-    VARINT,
     ZERO_UUID,
     ArrayOf,
     CompactArrayOf,
@@ -46,7 +46,7 @@ EVERYTHING = Schema(
     Field("classic", STRING),
     Field("blob", NULLABLE_BYTES),
     Field("batch", RECORDS),
-    Field("steps", VARINT),
+    Field("port", UINT16),
     Field("points", CompactArrayOf(POINT)),
     Field("numbers", ArrayOf(INT32, nullable=True)),
     Field("names", CompactArrayOf(COMPACT_STRING)),
@@ -57,7 +57,7 @@ EVERYTHING = Schema(
 )
 VALUE = {
     "flag": True, "ratio": 0.5, "id": ZERO_UUID, "name": "n", "note": None, "classic": "c" * 300, "blob": None,
-    "batch": b"b" * 200, "steps": -77, "points": [{"x": 1, "y": 2}, {"x": 3, "y": 4}], "numbers": [5, 6],
+    "batch": b"b" * 200, "port": 65_535, "points": [{"x": 1, "y": 2}, {"x": 3, "y": 4}], "numbers": [5, 6],
     "names": ["", "\u00e9" * 70], "ids": [ZERO_UUID], "maybe": {"x": 0, "y": -1}, "inner": {"x": 7, "y": 8},
     "epoch": 9,
 }
