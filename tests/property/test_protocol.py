@@ -17,7 +17,7 @@ from pyproducer.protocol.buffer import ByteReader, ByteWriter
 from pyproducer.protocol.header import parse_response
 from pyproducer.protocol.schema import NullableStruct, Schema, Struct
 from pyproducer.protocol.straight_line import reader_of, writer_of
-from pyproducer.protocol.types import BOOLEAN, FLOAT64, UUID, ArrayOf, Type
+from pyproducer.protocol.types import BOOLEAN, FLOAT64, UINT16, UUID, ArrayOf, Type
 from tests.property.profiles import examples
 
 SCHEMAS = [(api, is_request, version)
@@ -44,6 +44,10 @@ def values_of(type_: Type) -> st.SearchStrategy:
     elif type_.name in INTEGERS:
         limit = 1 << (INTEGERS[type_.name] - 1)
         values = st.integers(-limit, limit - 1)
+    elif type_ is UINT16:
+        values = st.integers(0, 2**16 - 1)
+    elif type_ is FLOAT64:
+        values = st.floats(allow_nan=False)
     elif type_ is BOOLEAN:
         values = st.booleans()
     elif type_ is UUID:
