@@ -29,19 +29,16 @@ def shown(value: object) -> str:
 class Type(ABC):
     """One wire type: how its values look as bytes.
 
-    `write` and `read` move a buffer; `validate` says whether a value can be written. `write` never puts a wrong value
-    on the wire: it validates what its fast path does not accept.
+    `write` and `read` move a buffer; `write` never puts a wrong value on the wire.
 
     Attributes:
         name: Kafka's name of the type, in error texts and in `str()`.
         is_nullable: Whether None is a value.
-        struct_code: The letter of the `struct` module when the size is fixed and the bytes are the value, else None.
         min_size_bytes: The fewest bytes that a value takes; bounds what a count in a frame may claim.
     """
 
     name: str
     is_nullable: bool = False
-    struct_code: str | None = None
     min_size_bytes: int = 1
 
     @abstractmethod
@@ -60,14 +57,6 @@ class Type(ABC):
             SchemaError: The bytes are not a value of this type. Unknown.
         """
 
-    @abstractmethod
-    def validate(self, value: Any) -> Any:
-        """Return the value if it can be written.
-
-        Raises:
-            SchemaError: It can not; the text shows the value. Not sent.
-        """
-
     def read_many(self, buffer: ByteReader, count: int) -> list[Any]:
         """Read several values in a row, the elements of an array."""
         read = self.read
@@ -80,7 +69,7 @@ class Type(ABC):
             write(buffer, value)
 
     def refuse(self, value: object, noun: str) -> SchemaError:
-        """Build the error of `validate`: `<value> is not a Short.`."""
+        """Build the error of a value that can not be written: `<value> is not a Short.`."""
         return SchemaError(f"{shown(value)} is not {noun}.")
 
     def __str__(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import uuid
+from abc import abstractmethod
 from functools import lru_cache
 from typing import Any
 
@@ -18,8 +19,12 @@ from pyproducer.protocol.buffer import ByteReader, ByteWriter
 ZERO_UUID = uuid.UUID(int=0)
 
 
-class _FixedType(Type):
-    """A value that `struct` reads and writes; runs of them are fused by Schema."""
+class FixedType(Type):
+    """A value that `struct` reads and writes; straight_line.py fuses runs of them.
+
+    Attributes:
+        struct_code: The letter of the `struct` module.
+    """
 
     def __init__(self, name: str, code: str, noun: str) -> None:
         compiled = struct.Struct(">" + code)
@@ -31,10 +36,20 @@ class _FixedType(Type):
         self._pack = compiled.pack
         self._unpack_from = compiled.unpack_from
 
+    @abstractmethod
+    def validate(self, value: Any) -> Any:
+        """Return the value if it can be written: `struct` alone would take others too.
+
+        Raises:
+            SchemaError: It can not; the text shows the value. Not sent.
+        """
+
     def write(self, buffer: ByteWriter, value: Any) -> None:
+        """Append a value."""
         buffer.tail += self._pack(self.validate(value))
 
     def read(self, buffer: ByteReader) -> Any:
+        """Read a value."""
         position = buffer.position
         stop = position + self.size_bytes
         if stop > buffer.end:
@@ -43,6 +58,7 @@ class _FixedType(Type):
         return self._unpack_from(buffer.data, position)[0]
 
     def read_many(self, buffer: ByteReader, count: int) -> list[Any]:
+        """Read all with one call of `struct`."""
         size_bytes = count * self.size_bytes
         position = buffer.position
         if position + size_bytes > buffer.end:
@@ -51,11 +67,12 @@ class _FixedType(Type):
         return list(struct.unpack_from(f">{count}{self.struct_code}", buffer.data, position))
 
     def write_many(self, buffer: ByteWriter, values: list[Any] | tuple[Any, ...]) -> None:
+        """Append all with one call of `struct`."""
         validate = self.validate
         buffer.tail += struct.pack(f">{len(values)}{self.struct_code}", *[validate(value) for value in values])
 
 
-class _IntType(_FixedType):
+class _IntType(FixedType):
     def __init__(self, name: str, code: str, noun: str) -> None:
         super().__init__(name, code, noun)
         bits = self.size_bytes * 8
@@ -71,14 +88,14 @@ class _IntType(_FixedType):
         raise self.refuse(value, self._noun)
 
 
-class _FloatType(_FixedType):
+class _FloatType(FixedType):
     def validate(self, value: Any) -> float:
         if isinstance(value, float):
             return value
         raise self.refuse(value, self._noun)
 
 
-class _BooleanType(_FixedType):
+class _BooleanType(FixedType):
     def validate(self, value: Any) -> bool:
         if isinstance(value, bool):
             return value

@@ -100,22 +100,6 @@ class Struct(dict[str, Any]):
         super().__init__(values)
         self.schema = schema
 
-    def write_to(self, buffer: ByteWriter) -> None:
-        """Append this to a buffer.
-
-        Raises:
-            SchemaError: A value does not fit. Not sent.
-        """
-        self.schema.write(buffer, self)
-
-    def validate(self) -> None:
-        """Check all values without writing.
-
-        Raises:
-            SchemaError: A value does not fit. Not sent.
-        """
-        self.schema.validate(self)
-
     def __reduce__(self) -> tuple[Any, ...]:
         # A schema is compiled code; what travels between processes is the plain dict.
         return dict, (dict(self),)
@@ -303,17 +287,6 @@ class Schema(Type):
             except Exception as error:
                 raise SchemaError(f"Error writing field '{field.name}': {_reason(error)}") from error
 
-    def validate(self, value: Any) -> Any:
-        """Return the mapping if each field has a value or default that can be written."""
-        if not isinstance(value, Mapping):
-            raise self.refuse(value, "a Struct")
-        for field in self.fields_by_name.values():
-            try:
-                field.type.validate(field.value_in(value))
-            except SchemaError as error:
-                raise SchemaError(f"Invalid value for field '{field.name}': {error}") from error
-        return value
-
 
 class NullableStruct(Type):
     """A struct that may be null: an INT8 of -1 (null) or 1, then the fields."""
@@ -335,7 +308,3 @@ class NullableStruct(Type):
     def read(self, buffer: ByteReader) -> Struct | None:
         """Read the marker; any negative byte is null, as in Kafka's generated code."""
         return None if buffer.take(1)[0] > 0x7F else self.schema.read_by_field(buffer)
-
-    def validate(self, value: Any) -> Any:
-        """Return None, or the mapping if it can be written."""
-        return None if value is None else self.schema.validate(value)

@@ -65,7 +65,7 @@ class StringType(SizedType):
         if value is None and self.is_nullable:
             buffer.tail += b"\x00" if self.is_compact else b"\xff\xff"
             return
-        data = self._encode(value)
+        data = self.encode(value)
         if self.is_compact:
             buffer.write_uvarint(len(data) + 1)
         else:
@@ -98,15 +98,12 @@ class StringType(SizedType):
         except UnicodeDecodeError as error:
             raise SchemaError(f"String is not valid UTF-8: {error.reason} at byte {error.start}") from None
 
-    def validate(self, value: Any) -> str | None:
-        """Return the text if it can be written."""
-        if value is None and self.is_nullable:
-            return None
-        self._encode(value)
-        text: str = value
-        return text
+    def encode(self, value: Any) -> bytes:
+        """Return the bytes of a text.
 
-    def _encode(self, value: Any) -> bytes:
+        Raises:
+            SchemaError: It is none, or can not be written. Not sent.
+        """
         if not isinstance(value, str):
             raise self.refuse(value, "a String")
         try:
@@ -159,12 +156,6 @@ class BytesType(SizedType):
         buffer.position = stop
         return buffer.data[start:stop]
 
-    def validate(self, value: Any) -> Any:
-        """Return the bytes-like value, or None where null is allowed."""
-        if (value is None and self.is_nullable) or size_of_buffer(value) >= 0:
-            return value
-        raise self.refuse(value, self._noun)
-
 
 class _RecordsType(BytesType):
     """Record batches as they are; to write, also a list of pieces that follow each other."""
@@ -175,15 +166,12 @@ class _RecordsType(BytesType):
         if not isinstance(value, (list, tuple)):
             super().write(buffer, value)
             return
-        pieces: list[tuple[Buffer, int]] = [(piece, size_of_buffer(piece)) for piece in self.validate(value)]
+        pieces: list[tuple[Buffer, int]] = [(piece, size_of_buffer(piece)) for piece in value]
+        if any(size_bytes < 0 for _, size_bytes in pieces):
+            raise self.refuse(value, self._noun)
         self._write_length(buffer, sum(size_bytes for _, size_bytes in pieces))
         for piece, size_bytes in pieces:
             buffer.write_payload(piece, size_bytes)
-
-    def validate(self, value: Any) -> Any:
-        if isinstance(value, (list, tuple)) and all(size_of_buffer(piece) >= 0 for piece in value):
-            return value
-        return super().validate(value)
 
 
 class ArrayOf(SizedType):
@@ -220,15 +208,6 @@ class ArrayOf(SizedType):
             raise SchemaError(f"Error reading array of size {count}, only {buffer.remaining} bytes available")
         buffer.spend(count)
         return self._read_many(buffer, count)
-
-    def validate(self, value: Any) -> Any:
-        """Return the list or tuple if every element can be written."""
-        if isinstance(value, (list, tuple)):
-            for item in value:
-                self.element.validate(item)
-        elif value is not None or not self.is_nullable:
-            raise self.refuse(value, "an array")
-        return value
 
 
 class CompactArrayOf(ArrayOf):

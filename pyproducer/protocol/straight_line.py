@@ -34,7 +34,7 @@ from typing import Any
 from pyproducer.common.kafka_string import MAX_STRING_LENGTH_BYTES
 from pyproducer.protocol.abstract_type import Type
 from pyproducer.protocol.buffer import INLINE_PAYLOAD_LIMIT_BYTES, ByteReader, ByteWriter
-from pyproducer.protocol.number_types import UUID, uuid_of
+from pyproducer.protocol.number_types import UUID, FixedType, uuid_of
 from pyproducer.protocol.schema import NullableStruct, Schema, Struct
 from pyproducer.protocol.sized_types import (
     ArrayOf,
@@ -171,7 +171,7 @@ class _ReadCode(_Code):
         return result
 
     def _value(self, type_: Type, target: str) -> None:
-        if type_.struct_code is not None:
+        if isinstance(type_, FixedType):
             self.fixed(type_.struct_code, target)
         elif type_ is UUID:
             self.fixed(_UUID_CODE, target)
@@ -223,24 +223,24 @@ class _ReadCode(_Code):
 
     def _array(self, type_: ArrayOf, target: str) -> None:
         length, extra = self._length(type_)
-        code = type_.element.struct_code
+        element = type_.element
         with self.block(f"if {length} > {extra}:"):
-            with self.block(f"if ({length} - {extra}) * {type_.element.min_size_bytes} > end - p:"):
+            with self.block(f"if ({length} - {extra}) * {element.min_size_bytes} > end - p:"):
                 self.line("raise Refused")
             self.line(f"buffer.elements_left -= {length} - {extra}")
             with self.block("if buffer.elements_left < 0:"):
                 self.line("raise Refused")
-            if code is not None:
-                self.line(f"{target} = list(run_of({code!r}, {length} - {extra}).unpack_from(data, p))")
-                self.line(f"p += ({length} - {extra}) * {type_.element.min_size_bytes}")
+            if isinstance(element, FixedType):
+                self.line(f"{target} = list(run_of({element.struct_code!r}, {length} - {extra}).unpack_from(data, p))")
+                self.line(f"p += ({length} - {extra}) * {element.min_size_bytes}")
             else:
                 items, item = self.fresh("a"), self.fresh("e")
                 self.line(f"{target} = {items} = []")
                 with self.block(f"for _ in range({length} - {extra}):"):
-                    if isinstance(type_.element, Schema):
-                        item = self._struct(type_.element)
+                    if isinstance(element, Schema):
+                        item = self._struct(element)
                     else:
-                        self._value(type_.element, item)
+                        self._value(element, item)
                     self.flush()
                     self.line(f"{items}.append({item})")
         with self.block(f"elif {length} == {extra}:"):
@@ -309,9 +309,8 @@ class _WriteCode(_Code):
         self.line("tail = buffer.tail")
 
     def _value(self, type_: Type, value: str) -> None:
-        code = type_.struct_code
-        if code is not None:
-            self.fixed(code, self._checked(type_, value))
+        if isinstance(type_, FixedType):
+            self.fixed(type_.struct_code, self._checked(type_, value))
         elif type_ is UUID:
             is_one = f"type({value}) is {self.constant('uuid', uuid.UUID)}"
             checked = f"{value} if {is_one} else {self.constant('check', type_.validate)}({value})"
@@ -332,8 +331,8 @@ class _WriteCode(_Code):
             assert isinstance(type_, BytesType)
             self._bytes(type_, value)
 
-    def _checked(self, type_: Type, value: str) -> str:
-        expected = _PYTHON_TYPES.get(type_.struct_code or "", "int")
+    def _checked(self, type_: FixedType, value: str) -> str:
+        expected = _PYTHON_TYPES.get(type_.struct_code, "int")
         return f"{value} if type({value}) is {expected} else {self.constant('check', type_.validate)}({value})"
 
     def _length(self, type_: SizedType, length: str) -> None:
@@ -362,9 +361,8 @@ class _WriteCode(_Code):
 
     def _text(self, type_: StringType, value: str) -> None:
         with self._unless_null(type_, value):
-            with self.block(f"if type({value}) is not str:"):
-                self.line(f"{self.constant('check', type_.validate)}({value})")
-            self.line(f"text = {value}.encode()")
+            encode = self.constant("encode", type_.encode)
+            self.line(f"text = {value}.encode() if type({value}) is str else {encode}({value})")
             with self.block(f"if len(text) > {MAX_STRING_LENGTH_BYTES}:"):
                 self.line("raise Refused")
             self._length(type_, "len(text)")
@@ -392,7 +390,7 @@ class _WriteCode(_Code):
             self._length(type_, f"len({value})")
             element = type_.element
             item = self.fresh("e")
-            if element.struct_code is not None:
+            if isinstance(element, FixedType):
                 items = f"[{self._checked(element, item)} for {item} in {value}]"
                 self.line(f"tail += run_of({element.struct_code!r}, len({value})).pack(*{items})")
             else:

@@ -76,7 +76,6 @@ def written(type_: Type, value: object) -> bytes:
 def test_what_is_written_is_read_back(message):
     schema, value = message
     data = written(schema, value)
-    assert schema.validate(value) is value
     reader = ByteReader(data + b"behind")
     struct = schema.read(reader)
     assert struct == value
