@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyproducer.common.errors import SchemaError, UnsupportedVersionError
-from pyproducer.protocol.abstract_type import Type
 from pyproducer.protocol.buffer import ByteReader, ByteWriter
+from pyproducer.protocol.types import Type
 
 # From here on reading field by field takes longer than compiling (a millisecond): 200,000 partitions in the first
 # Metadata answer took a second more.

@@ -32,16 +32,18 @@ from functools import lru_cache
 from typing import Any
 
 from pyproducer.common.kafka_string import MAX_STRING_LENGTH_BYTES
-from pyproducer.protocol.abstract_type import Type
 from pyproducer.protocol.buffer import INLINE_PAYLOAD_LIMIT_BYTES, ByteReader, ByteWriter
-from pyproducer.protocol.number_types import UUID, FixedType, uuid_of
 from pyproducer.protocol.schema import NullableStruct, Schema, Struct
-from pyproducer.protocol.sized_types import (
+from pyproducer.protocol.types import (
+    UUID,
     ArrayOf,
     BytesType,
+    FixedType,
     SizedType,
     StringType,
+    Type,
     size_of_buffer,
+    uuid_of,
 )
 
 _UUID_CODE = "16s"
@@ -190,7 +192,7 @@ class _ReadCode(_Code):
         """Read a length or count; return its name and what is to be taken off: 1 when compact."""
         length = self.fresh("n")
         if not type_.is_compact:
-            self.fixed("h" if isinstance(type_, StringType) else "i", length)
+            self.fixed(type_.length_type.struct_code, length)
             self.flush()
             return length, 0
         self.fixed("B", length)
@@ -337,7 +339,7 @@ class _WriteCode(_Code):
 
     def _length(self, type_: SizedType, length: str) -> None:
         if not type_.is_compact:
-            self.fixed("h" if isinstance(type_, StringType) else "i", length)
+            self.fixed(type_.length_type.struct_code, length)
             self.flush()
             return
         self.line(f"n = {length} + 1")
