@@ -11,12 +11,12 @@ Source:  Java ApiKeys (4.3); client maxima as in Kafka 4.1's clients, advertised
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from importlib import import_module
 from types import ModuleType
-from typing import Any, overload
+from typing import Any
 
 from pyproducer.common.errors import InvalidRequestError, UnsupportedVersionError
 from pyproducer.protocol.message import Message
@@ -245,6 +245,10 @@ class ApiKeys(IntEnum):
         """The last version that has a definition."""
         return self.row.valid[1]
 
+    def is_version_supported(self, version: int) -> bool:
+        """Whether a version has a definition."""
+        return self.oldest_version <= version <= self.latest_version
+
     def is_flexible(self, version: int) -> bool:
         """Whether a version has compact types and tags; also for versions newer than ours."""
         return self.row.flexible_from is not None and version >= self.row.flexible_from
@@ -292,55 +296,3 @@ class ApiKeys(IntEnum):
 
 MIN_API_KEY = 0
 MAX_API_KEY = int(max(ApiKeys))
-
-
-class _VersionSchemas(Sequence["Schema | None"]):
-    """The schemas of one API by version; None where a version was removed."""
-
-    def __init__(self, api_key: ApiKeys, *, is_request: bool) -> None:
-        self._api_key = api_key
-        self._schema_of = api_key.request_schema if is_request else api_key.response_schema
-
-    def __len__(self) -> int:
-        return self._api_key.latest_version + 1
-
-    @overload
-    def __getitem__(self, version: int) -> Schema | None: ...
-    @overload
-    def __getitem__(self, version: slice) -> Sequence[Schema | None]: ...
-    def __getitem__(self, version: int | slice) -> Schema | Sequence[Schema | None] | None:
-        if isinstance(version, slice):
-            return [self[index] for index in range(*version.indices(len(self)))]
-        if not 0 <= version < len(self):
-            raise IndexError(version)
-        return None if version < self._api_key.oldest_version else self._schema_of(version)
-
-
-class _ApiSchemas(Mapping[int, _VersionSchemas]):
-    """The schemas of all APIs by number, then version; built when they are looked at."""
-
-    def __init__(self, *, is_request: bool) -> None:
-        self._is_request = is_request
-
-    def __getitem__(self, api_id: int) -> _VersionSchemas:
-        if not ApiKeys.has_id(api_id):
-            raise KeyError(api_id)
-        return _VersionSchemas(ApiKeys(api_id), is_request=self._is_request)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(ApiKeys)
-
-    def __len__(self) -> int:
-        return len(ApiKeys)
-
-
-class Protocol:
-    """All schemas as tables: `Protocol.REQUESTS[api_id][version]`."""
-
-    REQUESTS: Mapping[int, Sequence[Schema | None]] = _ApiSchemas(is_request=True)
-    RESPONSES: Mapping[int, Sequence[Schema | None]] = _ApiSchemas(is_request=False)
-
-    @staticmethod
-    def api_version_supported(api_id: int, version: int) -> bool:
-        """Whether we have a definition of this API in this version."""
-        return ApiKeys.has_id(api_id) and ApiKeys(api_id).oldest_version <= version <= ApiKeys(api_id).latest_version

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pyproducer.broker.request.peer_address import host_of_text
 from pyproducer.broker.request.request import AbstractRequest, RequestAndSize, empty_api_versions_request
 from pyproducer.common.errors import InvalidRequestError, ProtocolError
-from pyproducer.protocol.apis import ApiKeys, Protocol
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import Buffer, ByteReader
 from pyproducer.protocol.header import RequestHeader, build_response, read_request_header
 from pyproducer.protocol.schema import Struct
@@ -72,9 +72,8 @@ class RequestContext:
     @property
     def is_unsupported_api_versions_request(self) -> bool:
         """Whether this is an ApiVersions request of a version that we do not know: answered in version 0, error 35."""
-        api_id = self.header.api_key
-        return api_id == ApiKeys.API_VERSIONS and (
-            self.refuses_api_versions or not Protocol.api_version_supported(api_id, self.header.api_version))
+        return self.header.api_key == ApiKeys.API_VERSIONS and (
+            self.refuses_api_versions or not ApiKeys.API_VERSIONS.is_version_supported(self.header.api_version))
 
     @property
     def api_version(self) -> int:

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from pyproducer.common.errors import InvalidRequestError, UnsupportedVersionError
-from pyproducer.protocol.apis import MAX_API_KEY, ApiKeys, Protocol
+from pyproducer.protocol.apis import MAX_API_KEY, ApiKeys
 from pyproducer.protocol.schema import Schema
 
 
@@ -46,28 +46,19 @@ def test_version_when_it_is_outside_the_table_then_it_is_refused(api):
             assert str(caught.value) == f"Unsupported version for API key {api.name}: {version}"
 
 
-def test_protocol_tables_when_they_are_counted_then_they_hold_one_schema_per_version():
-    for table in (Protocol.REQUESTS, Protocol.RESPONSES):
-        schemas = [schema for api_id in table for schema in table[api_id] if schema is not None]
-        assert len(schemas) == sum(api.latest_version - api.oldest_version + 1 for api in ApiKeys) == 230
-        assert len(table) == 49
-    assert Protocol.REQUESTS[ApiKeys.PRODUCE][2] is None
-    assert Protocol.REQUESTS[0][9] is ApiKeys.PRODUCE.request_schema(9)
-    assert Protocol.RESPONSES[0][9] is ApiKeys.PRODUCE.response_schema(9)
-    assert Protocol.RESPONSES[0][9] is not Protocol.REQUESTS[0][9]
-    assert len(Protocol.REQUESTS[0]) == 14
-    assert Protocol.REQUESTS[0][:3] == [None, None, None]
-    with pytest.raises(IndexError):
-        Protocol.REQUESTS[0][14]
-    with pytest.raises(KeyError):
-        Protocol.REQUESTS[4]
+def test_schemas_when_they_are_looked_up_then_there_is_one_for_each_version():
+    schemas = [schema_of(version) for api in ApiKeys for schema_of in (api.request_schema, api.response_schema)
+               for version in range(api.oldest_version, api.latest_version + 1)]
+    assert len(set(schemas)) == len(schemas) == 2 * 230
+    assert ApiKeys.PRODUCE.request_schema(9) is schemas[6]
 
 
-def test_api_version_supported():
-    assert Protocol.api_version_supported(18, 4)
-    assert not Protocol.api_version_supported(18, 5)
-    assert not Protocol.api_version_supported(0, 2)
-    assert not Protocol.api_version_supported(999, 0)
+@pytest.mark.parametrize(("api", "version", "is_supported"), [
+    (ApiKeys.API_VERSIONS, 0, True), (ApiKeys.API_VERSIONS, 4, True), (ApiKeys.API_VERSIONS, 5, False),
+    (ApiKeys.API_VERSIONS, -1, False), (ApiKeys.PRODUCE, 2, False), (ApiKeys.PRODUCE, 3, True),
+])
+def test_is_version_supported(api, version, is_supported):
+    assert api.is_version_supported(version) is is_supported
 
 
 @pytest.mark.parametrize("api", ApiKeys)
