@@ -19,7 +19,7 @@ from benchmarks.workload import Workload
 from pyproducer import hotpath
 from pyproducer.hotpath import BatchBuffer
 from pyproducer.record.batch_reader import read_batches
-from pyproducer.record.batch_writer import finish_batch
+from pyproducer.record.batch_writer import close_records, write_header
 from pyproducer.record.compression import Compressor, compressor_for
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -39,8 +39,10 @@ def fill(workload: Workload, records: list[tuple[bytes | None, bytes]]) -> Batch
 
 def close(batch: BatchBuffer, compressor: Compressor) -> bytearray:
     """Compress the records and write the header."""
-    return finish_batch(batch.buffer, record_count=batch.record_count, base_timestamp=batch.base_timestamp,
-                        max_timestamp=batch.max_timestamp, compressor=compressor)
+    closed = close_records(batch.buffer, compressor)
+    write_header(closed, codec_id=compressor.codec_id, record_count=batch.record_count,
+                 base_timestamp=batch.base_timestamp, max_timestamp=batch.max_timestamp)
+    return closed
 
 
 def read(data: bytearray) -> int:

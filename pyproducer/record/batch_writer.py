@@ -100,22 +100,6 @@ def _write_crc(batch: bytearray) -> None:
     batch[CRC_OFFSET:ATTRIBUTES_OFFSET] = crc.to_bytes(4, "big")
 
 
-def finish_batch(buffer: bytearray, *, record_count: int, base_timestamp: int, max_timestamp: int,
-                 compressor: Compressor, producer_id: int = NO_PRODUCER_ID, producer_epoch: int = NO_PRODUCER_EPOCH,
-                 base_sequence: int = NO_SEQUENCE, is_transactional: bool = False,
-                 is_control: bool = False) -> bytearray:
-    """Compress and write the header: `close_records`, then `write_header`.
-
-    Returns:
-        The batch, ready to send; `buffer` itself with codec none.
-    """
-    batch = close_records(buffer, compressor)
-    write_header(batch, codec_id=compressor.codec_id, record_count=record_count, base_timestamp=base_timestamp,
-                 max_timestamp=max_timestamp, producer_id=producer_id, producer_epoch=producer_epoch,
-                 base_sequence=base_sequence, is_transactional=is_transactional, is_control=is_control)
-    return batch
-
-
 def assign_offsets(batch: bytearray | memoryview, *, base_offset: int, partition_leader_epoch: int) -> None:
     """Give a batch its place in the log; neither field is covered by the CRC.
 

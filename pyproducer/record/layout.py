@@ -42,19 +42,14 @@ Buffer = bytes | bytearray | memoryview
 HEADER_SIZE_BYTES = hotpath.HEADER_SIZE_BYTES
 """61: the header as drawn, before the records."""
 
+# Of the fields that are read or written alone; HEADER takes all at once.
 BASE_OFFSET_OFFSET = 0
 LENGTH_OFFSET = 8
 PARTITION_LEADER_EPOCH_OFFSET = 12
 MAGIC_OFFSET = 16
 CRC_OFFSET = 17
 ATTRIBUTES_OFFSET = 21
-LAST_OFFSET_DELTA_OFFSET = 23
-BASE_TIMESTAMP_OFFSET = 27
 MAX_TIMESTAMP_OFFSET = 35
-PRODUCER_ID_OFFSET = 43
-PRODUCER_EPOCH_OFFSET = 51
-BASE_SEQUENCE_OFFSET = 53
-RECORD_COUNT_OFFSET = 57
 RECORDS_OFFSET = HEADER_SIZE_BYTES
 
 LOG_OVERHEAD_BYTES = 12
@@ -98,13 +93,3 @@ def increment_sequence(sequence: int, increment: int) -> int:
 def is_earlier(first: int, second: int) -> bool:
     """Whether a sequence number comes before another on the ring; a distance of half the ring is out of reach."""
     return 0 < ((second - first) & MAX_SEQUENCE) < 2**30
-
-
-def decrement_sequence(sequence: int, decrement: int) -> int:
-    """Return the sequence number `decrement` records earlier: 0 follows 2147483647.
-
-    Source: Java DefaultRecordBatch.decrementSequence (4.1).
-    """
-    if sequence < decrement:
-        return MAX_SEQUENCE - (decrement - sequence) + 1
-    return sequence - decrement

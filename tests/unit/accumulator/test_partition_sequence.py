@@ -17,7 +17,7 @@ from pyproducer.accumulator.partition_sequence import (
 )
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import LocalProtocolError
-from pyproducer.record.layout import MAX_SEQUENCE, decrement_sequence, increment_sequence, is_earlier
+from pyproducer.record.layout import MAX_SEQUENCE, increment_sequence, is_earlier
 from pyproducer.transaction.transaction_manager import NONE, ProducerIdAndEpoch, TransactionManager
 
 TOPIC, OTHER_TOPIC = uuid.UUID(int=1), uuid.UUID(int=2)
@@ -165,7 +165,6 @@ def test_end_when_the_batch_has_no_number_then_nothing_changes(setup: Setup, eve
     (0, 1, 1), (MAX_SEQUENCE, 1, 0), (MAX_SEQUENCE - 1, 3, 1), (MAX_SEQUENCE - 2, 2, MAX_SEQUENCE)])
 def test_increment_when_it_passes_the_end_then_it_goes_on_at_0(sequence: int, increment: int, expected: int) -> None:
     assert increment_sequence(sequence, increment) == expected
-    assert decrement_sequence(expected, increment) == sequence
 
 
 def test_is_earlier_when_the_ring_closes_then_the_last_number_is_before_0() -> None:

@@ -10,7 +10,6 @@ from pyproducer.record.batch_writer import (
     assign_offsets,
     build_batch,
     close_records,
-    finish_batch,
     set_max_timestamp,
     write_header,
 )
@@ -57,8 +56,8 @@ def test_the_crc_covers_attributes_to_end() -> None:
 def test_a_header_is_written_again_without_touching_the_records() -> None:
     source = _open_batch()
     times = {"record_count": 3, "base_timestamp": source.base_timestamp, "max_timestamp": source.max_timestamp}
-    batch = finish_batch(source.buffer, compressor=compressor_for("lz4"), producer_id=5, producer_epoch=1,
-                         base_sequence=10, **times)
+    batch = close_records(source.buffer, compressor_for("lz4"))
+    write_header(batch, codec_id=3, producer_id=5, producer_epoch=1, base_sequence=10, **times)
     records = bytes(batch[61:])
     write_header(batch, codec_id=3, producer_id=5, producer_epoch=2, base_sequence=0, is_transactional=True, **times)
     assert batch[61:] == records
