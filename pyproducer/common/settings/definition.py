@@ -52,9 +52,6 @@ class Allowed(Protocol):
     def refusal(self, value: object) -> str | None:
         """Return why a value is not allowed, with the limit; None when it is."""
 
-    def normalized(self, value: object) -> object:
-        """Return an allowed value in its one spelling."""
-
 
 class Range(NamedTuple):
     """A number within bounds, both included; `also` lists values outside that mean something special."""
@@ -71,10 +68,6 @@ class Range(NamedTuple):
         if (self.low is not None and value < self.low) or (self.high is not None and value > self.high):
             return f"the value must be {self}"
         return None
-
-    def normalized(self, value: object) -> object:
-        """Return an allowed value as it is."""
-        return value
 
     def __str__(self) -> str:
         if self.high is None:
@@ -115,10 +108,6 @@ class NonEmpty:
         """Refuse the empty string."""
         return None if value else "the value must not be empty: leave the key out to have none"
 
-    def normalized(self, value: object) -> object:
-        """Return an allowed value as it is."""
-        return value
-
 
 class EachOneOf(NamedTuple):
     """A list whose every item is one of some words."""
@@ -131,10 +120,6 @@ class EachOneOf(NamedTuple):
         if all(item in self.words for item in value):
             return None
         return f"every item must be one of {', '.join(self.words)}"
-
-    def normalized(self, value: object) -> object:
-        """Return an allowed value as it is."""
-        return value
 
 
 class EachMatches(NamedTuple):
@@ -149,10 +134,6 @@ class EachMatches(NamedTuple):
         if all(re.fullmatch(self.pattern, str(item), re.ASCII) for item in value):
             return None
         return f"every item must be {self.form}"
-
-    def normalized(self, value: object) -> object:
-        """Return an allowed value as it is."""
-        return value
 
 
 class Synonym(NamedTuple):

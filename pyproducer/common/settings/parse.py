@@ -46,7 +46,8 @@ def parse_value(setting: Setting, value: object) -> object:
         refusal = setting.allowed.refusal(parsed)
         if refusal is not None:
             raise ConfigError(setting.key, setting.shown(value), f"{refusal}{_advice(setting)}")
-        parsed = setting.allowed.normalized(parsed)
+        if isinstance(setting.allowed, OneOf):
+            parsed = setting.allowed.normalized(parsed)
     return SecretText(parsed) if setting.is_secret else parsed
 
 

@@ -13,7 +13,6 @@ from pyproducer.common.secrets import SecretText
 from pyproducer.common.settings.definition import (
     EachMatches,
     EachOneOf,
-    NonEmpty,
     OneOf,
     Range,
     Setting,
@@ -195,4 +194,3 @@ def test_rules_when_shown_then_they_read_as_words() -> None:
     assert str(Range(1, 9, also=(-1,))) == "between 1 and 9, or -1"
     assert str(Range(None, 5)) == "at most 5"
     assert Range(None, 5).refusal(6) == "the value must be at most 5"
-    assert NonEmpty().normalized("x") == "x"
