@@ -236,8 +236,8 @@ def _retriever(settings: Mapping[str, Any], jaas: JaasEntry, clock: Clock, *,
 
 def _either(settings: Mapping[str, Any], key: str, jaas: JaasEntry, option: str) -> str:
     """Return a setting, or the option of sasl.jaas.config that was its place before Kafka 4.1; "" where it is none."""
-    value = settings[key]
-    return str(value) if value is not None else jaas.options.get(option, "")
+    value: str | None = settings[key]
+    return value if value is not None else jaas.options.get(option, "")  # as it is: a secret stays a SecretText
 
 
 def _timeouts(settings: Mapping[str, Any]) -> Timeouts:

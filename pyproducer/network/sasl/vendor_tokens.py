@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from pyproducer.common.errors import AuthenticationError, ConfigError
 from pyproducer.common.jaas import KEY
 from pyproducer.common.printable import printable
+from pyproducer.common.secrets import SecretText
 from pyproducer.network.sasl.oauth_token import OAuthToken, ensure_sendable, token_of_jwt
 
 HANDLER_KEY = "sasl.login.callback.handler.class"
@@ -170,7 +171,8 @@ def strimzi_options(options: Mapping[str, str]) -> StrimziOptions:
         ConfigError: They ask for what only a JVM has here, or do not say where a token is. Nothing was started.
     """
     def get(name: str) -> str:
-        return os.environ.get(name.upper().replace(".", "_").replace("-", "_")) or options.get(name, "")
+        # The environment's are plain texts, which a traceback with variables would show.
+        return SecretText(os.environ.get(name.upper().replace(".", "_").replace("-", "_")) or options.get(name, ""))
 
     for name in _OTHER_GRANTS:
         if get(name):
@@ -191,7 +193,7 @@ def strimzi_options(options: Mapping[str, str]) -> StrimziOptions:
         "sasl.oauthbearer.client.credentials.client.id": get("oauth.client.id"),
         "sasl.oauthbearer.client.credentials.client.secret": get("oauth.client.secret"),
         "sasl.oauthbearer.scope": get("oauth.scope"),
-        "sasl.oauthbearer.sub.claim.name": get("oauth.username.claim") or "sub",
+        "sasl.oauthbearer.sub.claim.name": str(get("oauth.username.claim")) or "sub",  # messages name it
     }, ssl, get("oauth.access.token"), get("oauth.audience"))
 
 

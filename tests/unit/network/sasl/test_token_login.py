@@ -21,6 +21,7 @@ from pyproducer.producer.config import ProducerConfig
 from tests.support.clock import ManualClock
 from tests.support.issuer import Answer, Asked, Issuer, json_answer
 from tests.support.patience import GIVE_UP_S
+from tests.support.secret_hunt import SecretHunt
 from tests.unit.network.sasl.logins import NoThread
 from tests.unit.network.sasl.tokens import CLAIMS, jwt
 
@@ -299,6 +300,12 @@ def raised_by(login: RefreshingLogin[Any]) -> Exception | None:
     except TransportError as error:
         return error
     return None
+
+
+def test_secrets_when_the_client_has_no_id_then_no_frame_shows_its_secret():
+    with SecretHunt(SECRET) as hunt, hunt.errors(ConfigError):
+        token_login(settings(props={"sasl.oauthbearer.token.endpoint.url": "https://issuer/token",
+                                    "sasl.oauthbearer.client.credentials.client.secret": SECRET}))
 
 
 def test_secrets_when_the_login_is_closed_then_it_holds_no_token(tmp_path: Path):

@@ -19,6 +19,7 @@ from pyproducer.network.sasl import vendor_tokens
 from pyproducer.network.sasl.client_credentials import ClientCredentials
 from pyproducer.network.sasl.token_login import token_login
 from pyproducer.network.sasl.vendor_tokens import GOOGLE_HANDLER, STRIMZI_HANDLER, is_azure_handler, strimzi_options
+from tests.support.secret_hunt import SecretHunt
 
 ENDS_S = int(time.time()) + 3600
 
@@ -155,6 +156,30 @@ def test_strimzi_when_the_environment_says_otherwise_then_that_counts(monkeypatc
     meant = strimzi_options({"oauth.token.endpoint.uri": "https://issuer.example/token"})
     assert meant.values["sasl.oauthbearer.token.endpoint.url"] == "https://other.example/token"
     assert meant.ssl == {"ssl.truststore.certificates": "pem"}
+
+
+@pytest.mark.parametrize("uri", ["https://issuer.example/token", "ftp://issuer.example/token"])
+def test_strimzi_when_secrets_of_the_environment_do_not_serve_then_no_frame_shows_them(
+        monkeypatch: pytest.MonkeyPatch, uri: str) -> None:
+    """They are plain texts, not those of a setting, and stood in the variables of our frames."""
+    secret = "s3cret-of-the-environment"
+    monkeypatch.setenv("OAUTH_CLIENT_SECRET", secret)
+    monkeypatch.setenv("OAUTH_SSL_TRUSTSTORE_PASSWORD", secret)
+    with SecretHunt(secret) as hunt, hunt.errors(ConfigError):
+        login_of(STRIMZI_HANDLER, f'oauth.token.endpoint.uri="{uri}"')
+    monkeypatch.setenv("OAUTH_ACCESS_TOKEN", secret)
+    with SecretHunt(secret) as hunt:
+        hunt.look("what they mean", strimzi_options({}))
+        login = login_of(STRIMZI_HANDLER)
+        login.run_once()
+        hunt.look("login", vars(login))
+        hunt.look_error("error", login.error)
+    assert "the token of oauth.access.token is no JWT" in str(login.error)
+
+
+def test_strimzi_when_the_claim_with_the_name_is_missing_then_the_error_names_it() -> None:
+    with pytest.raises(AuthenticationError, match="a subject in its claim 'who', not None"):
+        source_of(STRIMZI_HANDLER, f'oauth.username.claim="who" oauth.access.token="{jwt(exp=ENDS_S)}"').fetch()
 
 
 def test_strimzi_when_it_has_a_token_then_that_is_sent() -> None:
