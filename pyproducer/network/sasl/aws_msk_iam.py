@@ -93,7 +93,7 @@ def msk_iam_login(settings: Mapping[str, Any], *, clock: Clock | None = None,
     keys = KeySource(parse_jaas(text).options if text else {})
     region = _region_of(settings)
     return RefreshingLogin(
-        MECHANISM, keys, lambda found, host: AwsMskIamSaslClient(found, host, region_of_host(host) or region or
+        MECHANISM, keys.fetch, lambda found, host: AwsMskIamSaslClient(found, host, region_of_host(host) or region or
                                                                   keys.region), "the keys of AWS",
         times=RefreshTimes.of(settings), retry_backoff_ms=settings["sasl.login.retry.backoff.ms"],
         retry_backoff_max_ms=settings["sasl.login.retry.backoff.max.ms"], clock=clock or SystemClock(),
@@ -107,7 +107,7 @@ def region_of_host(host: str) -> str | None:
 
 
 class KeySource:
-    """A CredentialSource of keys, by botocore.
+    """Looks for keys, by botocore.
 
     Args:
         options: Those of IAMLoginModule in sasl.jaas.config; all may be left out.
@@ -151,9 +151,6 @@ class KeySource:
             raise AuthenticationError(f"no keys of AWS were found: {printable(str(error))}") from None
         except exceptions.BotoCoreError as error:
             raise unavailable(f"the keys of AWS were not found: {printable(str(error))}") from None
-
-    def close(self) -> None:
-        """Leave what is under way to its timeouts."""
 
     def _fetch(self) -> AwsKeys:
         from botocore.session import Session
@@ -253,7 +250,7 @@ class AwsMskIamSaslClient:
 
 
 class MskTokens:
-    """A CredentialSource of the tokens that MSK takes for OAUTHBEARER.
+    """Makes the tokens that MSK takes for OAUTHBEARER.
 
     Args:
         settings: Parsed values under Java's keys; the region is in the brokers' names, or botocore's.
@@ -283,9 +280,6 @@ class MskTokens:
                                                         "%Y%m%dT%H%M%SZ"))
         text = base64.urlsafe_b64encode(f"{url}&User-Agent={USER_AGENT}".encode()).rstrip(b"=").decode()
         return ensure_sendable(OAuthToken(text, began_ms + EXPIRES_S * 1000, keys.access_key, (), {}, began_ms))
-
-    def close(self) -> None:
-        """Leave what is under way to its timeouts."""
 
 
 def _region_of(settings: Mapping[str, Any]) -> str | None:

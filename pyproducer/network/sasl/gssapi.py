@@ -99,8 +99,9 @@ def gssapi_login(settings: Mapping[str, Any], *, clock: Clock | None = None,
                          settings["sasl.kerberos.ticket.renew.jitter"],
                          settings["sasl.kerberos.min.time.before.relogin"], 0)
     return RefreshingLogin(
-        MECHANISM, source, lambda ticket, host: GssapiSaslClient(ticket, service, host), f"the ticket {source.where}",
-        prepares=True, times=times, retry_backoff_ms=settings["sasl.login.retry.backoff.ms"],
+        MECHANISM, source.fetch, lambda ticket, host: GssapiSaslClient(ticket, service, host),
+        f"the ticket {source.where}", prepares=True, times=times,
+        retry_backoff_ms=settings["sasl.login.retry.backoff.ms"],
         retry_backoff_max_ms=settings["sasl.login.retry.backoff.max.ms"], clock=clock, start_thread=start_thread)
 
 
@@ -114,7 +115,7 @@ def _service(settings: Mapping[str, Any], options: Mapping[str, str]) -> str:
 
 
 class TicketSource:
-    """A CredentialSource of tickets: from a keytab, or those that are in a cache.
+    """Fetches tickets by a keytab, or takes those that are in a cache.
 
     Args:
         options: Those of Krb5LoginModule in sasl.jaas.config.
@@ -180,9 +181,6 @@ class TicketSource:
         lifetime_s = found.lifetime
         return Ticket(None if lifetime_s is None else now_ms + int(lifetime_s) * 1000, str(found.name), credentials,
                       now_ms)
-
-    def close(self) -> None:
-        """Leave what is under way to the library's timeouts."""
 
     def _renew_cache(self) -> None:
         """Have kinit renew the ticket, as Java does; where it cannot, what is in the cache counts: others renew it."""

@@ -8,8 +8,8 @@ Where the half of an authentication takes time, too, as a ticket for that broker
     sender thread   is_ready_for(host)? no: the connection waits ............. yes: new_client(host) takes it
     login thread                        make_client(host), told by on_change
 
-Road:    source of credentials -> [RefreshingLogin] -> client authenticator, by the Login of mechanism.py
-Thread:  `run_once` and the source are the login thread's, a daemon that nobody waits for; what it and the sender write
+Road:    fetch() of credentials -> [RefreshingLogin] -> client authenticator, by the Login of mechanism.py
+Thread:  `run_once` and `fetch` are the login thread's, a daemon that nobody waits for; what it and the sender write
          for each other is one field, and entries of dicts, each in a single step. So there is no lock that a forked
          child could find taken. There the thread is missing, and the producer made anew has a login of its own. The
          rest is any thread's, and never waits.
@@ -64,22 +64,6 @@ class Credential(Protocol):
 
 
 CredentialT = TypeVar("CredentialT", bound=Credential)
-CredentialT_co = TypeVar("CredentialT_co", bound=Credential, covariant=True)
-
-
-class CredentialSource(Protocol[CredentialT_co]):
-    """Where credentials come from."""
-
-    def fetch(self) -> CredentialT_co:
-        """Return fresh credentials; may block.
-
-        Raises:
-            AuthenticationError: They are refused, or make no sense: who asks again at once is refused again.
-            Exception: Anything else may pass: it is tried again soon. No text may hold a secret.
-        """
-
-    def close(self) -> None:
-        """Break off a fetch that is under way, where that is possible. Thread: any."""
 
 
 def without_our_frames(cause: BaseException) -> BaseException:
@@ -164,11 +148,14 @@ class RefreshingLogin(Generic[CredentialT]):
 
     Args:
         mechanism: Which they are for.
-        source: Where they come from; its methods are called on the thread.
+        fetch: Returns fresh ones; called on the thread, and may block. An AuthenticationError of it says that they are
+            refused, or make no sense: who asks again at once is refused again. Anything else that it raises may pass:
+            it is tried again soon. No text may hold a secret.
         make_client: Makes the client's half of an authentication of them, for a host.
-        prepares: That takes time, and may fail as `source` does: it is called on the thread, ahead, for each host that
+        prepares: That takes time, and may fail as `fetch` does: it is called on the thread, ahead, for each host that
             is asked for.
         what: What they are, for messages: "the token from https://...".
+        close: Breaks off a fetch that is under way, from any thread; None where that is left to its timeouts.
         times: When they are fetched anew.
         retry_backoff_ms: The first wait after a failure, in ms; doubles with each.
         retry_backoff_max_ms: Its ceiling; also of the waits after refusals, which begin with a second.
@@ -177,13 +164,15 @@ class RefreshingLogin(Generic[CredentialT]):
         uniform: Draws jitter.
     """
 
-    def __init__(self, mechanism: str, source: CredentialSource[CredentialT],
+    def __init__(self, mechanism: str, fetch: Callable[[], CredentialT],
                  make_client: Callable[[CredentialT, str], SaslClient], what: str, *, prepares: bool = False,
-                 times: RefreshTimes = RefreshTimes(), retry_backoff_ms: int = 100, retry_backoff_max_ms: int = 10_000,
-                 clock: Clock | None = None, start_thread: StartThread = start_daemon,
+                 close: Callable[[], None] | None = None, times: RefreshTimes = RefreshTimes(),
+                 retry_backoff_ms: int = 100, retry_backoff_max_ms: int = 10_000, clock: Clock | None = None,
+                 start_thread: StartThread = start_daemon,
                  uniform: Callable[[float, float], float] = random.uniform) -> None:
         self.mechanism = mechanism
-        self._source = source
+        self._fetch = fetch
+        self._close = close
         self._make_client = make_client
         self._prepares = prepares
         self._what = what
@@ -300,7 +289,8 @@ class RefreshingLogin(Generic[CredentialT]):
         self._is_closed = True
         self._forget()
         self._waiters.ring()
-        self._source.close()
+        if self._close is not None:
+            self._close()
 
     def run_once(self) -> int:
         """Fetch if it is due, and tell; return how long to sleep, in ms.
@@ -313,7 +303,7 @@ class RefreshingLogin(Generic[CredentialT]):
             return min(max(self._due_in_ms(), 1), LONGEST_SLEEP_MS)
         self._fetching_since_ms = self._clock.now_ms()
         try:
-            fetched = self._source.fetch()
+            fetched = self._fetch()
             self._ensure_lasting(fetched)
             # In here, too: an application's token may say of its times what no arithmetic can take.
             refresh_at_ms = self._times.refresh_at_ms(fetched, self._clock.timestamp_ms(), self._uniform)

@@ -34,7 +34,7 @@ _LEAST_S = 1_000_000_000
 
 
 class CallbackTokens:
-    """A CredentialSource.
+    """Asks the application for tokens.
 
     Args:
         key: The setting that names it, for messages.
@@ -69,9 +69,6 @@ class CallbackTokens:
         given = _awaited(self._ask())
         extensions = getattr(self._object, "extensions", None)
         return self._token(given, _awaited(extensions()) if callable(extensions) else None)
-
-    def close(self) -> None:
-        """Leave it alone: it is the application's, and others may use it."""
 
     def _token(self, given: Any, extensions: Any) -> OAuthToken:
         if isinstance(given, OAuthToken):

@@ -20,8 +20,8 @@ Source:  Java OAuthBearerLoginCallbackHandler, DefaultJwtRetriever, FileJwtRetri
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -35,7 +35,7 @@ from pyproducer.network.sasl.jwt_bearer import ASSERTION_FILE_KEY, FileAssertion
 from pyproducer.network.sasl.mechanism import SaslClient
 from pyproducer.network.sasl.oauth_token import OAuthToken, token_of_jwt
 from pyproducer.network.sasl.oauthbearer import BearerToken, OAuthBearerSaslClient
-from pyproducer.network.sasl.refreshing_login import CredentialSource, RefreshingLogin, RefreshTimes
+from pyproducer.network.sasl.refreshing_login import RefreshingLogin, RefreshTimes
 from pyproducer.network.sasl.token_callback import CallbackTokens
 from pyproducer.network.sasl.token_endpoint import (
     DEFAULT_TIMEOUT_S,
@@ -51,7 +51,6 @@ from pyproducer.network.sasl.vendor_tokens import (
     GOOGLE_HANDLER,
     STRIMZI_HANDLER,
     AzureTokens,
-    GivenToken,
     GoogleTokens,
     is_azure_handler,
     strimzi_options,
@@ -91,52 +90,25 @@ def token_login(settings: Mapping[str, Any], *, clock: Clock | None = None,
         ConfigError: They name no source of tokens, or one that cannot be made. Nothing was started.
     """
     clock = clock or SystemClock()
-    source, what = _source(settings, _jaas(settings), clock)
+    source = _source(settings, _jaas(settings), clock)
     return RefreshingLogin(
-        MECHANISM, source, lambda token, host: _new_client(token, clock), what, times=RefreshTimes.of(settings),
-        retry_backoff_ms=settings["sasl.login.retry.backoff.ms"],
+        MECHANISM, source.fetch, lambda token, host: _new_client(token, clock), source.what, close=source.close,
+        times=RefreshTimes.of(settings), retry_backoff_ms=settings["sasl.login.retry.backoff.ms"],
         retry_backoff_max_ms=settings["sasl.login.retry.backoff.max.ms"], clock=clock, start_thread=start_thread)
 
 
-class JwtTokens:
-    """A CredentialSource of a token endpoint.
+class _Source(NamedTuple):
+    """Where tokens come from; see RefreshingLogin.
 
-    Args:
-        endpoint: It.
-        checks: What a JWT must say, and which extensions go with it.
+    Attributes:
+        fetch: Returns a fresh one.
+        what: What it is, for messages.
+        close: Breaks off a fetch that is under way.
     """
 
-    def __init__(self, endpoint: TokenEndpoint, checks: _Checks) -> None:
-        self._endpoint = endpoint
-        self._checks = checks
-
-    def fetch(self) -> OAuthToken:
-        """Ask for a token and check it."""
-        return self._checks.token(self._endpoint.jwt(), f"the token from {self._endpoint.url}")
-
-    def close(self) -> None:
-        """Break off the request that is under way."""
-        self._endpoint.close()
-
-
-class FileTokens:
-    """A CredentialSource of a file that somebody else renews: Kubernetes, an agent.
-
-    Args:
-        path: The file.
-        checks: What a JWT must say, and which extensions go with it.
-    """
-
-    def __init__(self, path: str, checks: _Checks) -> None:
-        self._path = path
-        self._checks = checks
-
-    def fetch(self) -> OAuthToken:
-        """Read the token that is there now and check it."""
-        return self._checks.token(read_text(URL_KEY, self._path).strip(), f"the token in {self._path}")
-
-    def close(self) -> None:
-        """Nothing is under way for long."""
+    fetch: Callable[[], OAuthToken]
+    what: str
+    close: Callable[[], None] | None = None
 
 
 class _Checks:
@@ -166,8 +138,7 @@ def _jaas(settings: Mapping[str, Any]) -> JaasEntry:
     return parse_jaas(text) if text else JaasEntry(OAUTHBEARER_MODULE, "required", {})
 
 
-def _source(settings: Mapping[str, Any], jaas: JaasEntry,
-            clock: Clock) -> tuple[CredentialSource[OAuthToken], str]:
+def _source(settings: Mapping[str, Any], jaas: JaasEntry, clock: Clock) -> _Source:
     provider, handler = settings.get(PROVIDER_KEY), settings[HANDLER_KEY]
     if provider is not None:
         return _callback(PROVIDER_KEY, provider, settings)
@@ -179,21 +150,22 @@ def _source(settings: Mapping[str, Any], jaas: JaasEntry,
     if handler == _MSK_HANDLER:
         from pyproducer.network.sasl.aws_msk_iam import MskTokens
 
-        return MskTokens(settings, jaas.options), "the token of AWS MSK"
+        return _Source(MskTokens(settings, jaas.options).fetch, "the token of AWS MSK")
     if handler == GOOGLE_HANDLER:
-        return GoogleTokens(), "the token of Google"
+        return _Source(GoogleTokens().fetch, "the token of Google")
     if is_azure_handler(handler):
-        return AzureTokens(settings), "the token of Azure"
+        return _Source(AzureTokens(settings).fetch, "the token of Azure")
     if handler == STRIMZI_HANDLER:
         return _strimzi(settings, jaas, clock)
     return _callback(HANDLER_KEY, handler, settings)
 
 
-def _strimzi(settings: Mapping[str, Any], jaas: JaasEntry,
-             clock: Clock) -> tuple[CredentialSource[OAuthToken], str]:
+def _strimzi(settings: Mapping[str, Any], jaas: JaasEntry, clock: Clock) -> _Source:
     meant = strimzi_options(jaas.options)
     if meant.access_token:
-        return GivenToken(meant.access_token, meant.values["sasl.oauthbearer.sub.claim.name"]), "the token given"
+        return _Source(lambda: token_of_jwt(meant.access_token, "the token of oauth.access.token",
+                                            sub_claim=meant.values["sasl.oauthbearer.sub.claim.name"]),
+                       "the token given")
     options = {name: value for name, value in jaas.options.items() if name.startswith(_EXTENSION)}
     return _retriever({**settings, **meant.values, RETRIEVER_KEY: _DEFAULT_RETRIEVER},
                       JaasEntry(jaas.login_module, jaas.control_flag, SecretOptions({**options, **meant.ssl})), clock,
@@ -201,7 +173,7 @@ def _strimzi(settings: Mapping[str, Any], jaas: JaasEntry,
 
 
 def _retriever(settings: Mapping[str, Any], jaas: JaasEntry, clock: Clock, *,
-               audience: str = "") -> tuple[CredentialSource[OAuthToken], str]:
+               audience: str = "") -> _Source:
     retriever = settings[RETRIEVER_KEY]
     if retriever not in _JAVA_RETRIEVERS:
         return _callback(RETRIEVER_KEY, retriever, settings)
@@ -219,7 +191,8 @@ def _retriever(settings: Mapping[str, Any], jaas: JaasEntry, clock: Clock, *,
                                                     f"{'a file' if is_file else 'no file'}")
     if is_file:
         path = url2pathname(urlsplit(url).path)
-        return FileTokens(path, checks), f"the token in {path}"
+        what = f"the token in {path}"
+        return _Source(lambda: checks.token(read_text(URL_KEY, path).strip(), what), what)
     if retriever == _BEARER_RETRIEVER:
         request: TokenRequest = JwtBearer(
             FileAssertion(str(settings[ASSERTION_FILE_KEY])) if settings[ASSERTION_FILE_KEY] else
@@ -231,7 +204,8 @@ def _retriever(settings: Mapping[str, Any], jaas: JaasEntry, clock: Clock, *,
             urlencodes_header=settings["sasl.oauthbearer.header.urlencode"])
     ssl_settings = {name: value for name, value in jaas.options.items() if name.startswith("ssl.")}
     endpoint = TokenEndpoint(url, request, ssl_settings, _timeouts(settings), clock)
-    return JwtTokens(endpoint, checks), f"the token from {url}"
+    what = f"the token from {url}"
+    return _Source(lambda: checks.token(endpoint.jwt(), what), what, endpoint.close)
 
 
 def _either(settings: Mapping[str, Any], key: str, jaas: JaasEntry, option: str) -> str:
@@ -248,14 +222,14 @@ def _timeouts(settings: Mapping[str, Any]) -> Timeouts:
     return Timeouts(seconds("sasl.login.connect.timeout.ms"), seconds("sasl.login.read.timeout.ms"))
 
 
-def _unsecured(jaas: JaasEntry, clock: Clock) -> tuple[CredentialSource[OAuthToken], str]:
-    return UnsecuredTokens(jaas.options, clock), "the token without a signature"
+def _unsecured(jaas: JaasEntry, clock: Clock) -> _Source:
+    return _Source(UnsecuredTokens(jaas.options, clock).fetch, "the token without a signature")
 
 
-def _callback(key: str, value: object, settings: Mapping[str, Any]) -> tuple[CredentialSource[OAuthToken], str]:
+def _callback(key: str, value: object, settings: Mapping[str, Any]) -> _Source:
     _refuse_java(key, value)
-    source = CallbackTokens(key, value, getattr(settings, "originals", settings))
-    return source, f"the token of {source.name}"
+    tokens = CallbackTokens(key, value, getattr(settings, "originals", settings))
+    return _Source(tokens.fetch, f"the token of {tokens.name}")
 
 
 def _refuse_java(key: str, value: object) -> None:

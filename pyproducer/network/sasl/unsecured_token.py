@@ -30,7 +30,7 @@ _RESERVED = ("iat", "exp")
 
 
 class UnsecuredTokens:
-    """A CredentialSource.
+    """Makes tokens that nobody signs.
 
     Args:
         options: Those of sasl.jaas.config.
@@ -76,9 +76,6 @@ class UnsecuredTokens:
             text, ends_ms, self._claims[self._principal_claim].strip(),
             tuple(scope.split() if isinstance(scope, str) else map(str, scope) if isinstance(scope, list) else ()),
             self._extensions, now_ms))
-
-    def close(self) -> None:
-        """Nothing is under way, ever."""
 
 
 def _encoded(part: Mapping[str, Any]) -> str:

@@ -67,7 +67,7 @@ def is_installed(module: str) -> bool:
 
 
 class GoogleTokens:
-    """A CredentialSource of what Google's managed Kafka takes.
+    """Gets what Google's managed Kafka takes.
 
     Raises:
         ConfigError: google-auth is not installed. Nothing was started.
@@ -94,9 +94,6 @@ class GoogleTokens:
         self._credentials.refresh(request)
         return self._framed(self._credentials)
 
-    def close(self) -> None:
-        """Leave what is under way to its timeouts."""
-
     def _framed(self, credentials: Any) -> OAuthToken:
         principal = os.environ.get(_PRINCIPAL_VARIABLE) or getattr(
             credentials, "service_account_email", None) or getattr(credentials, "account", None)
@@ -114,7 +111,7 @@ class GoogleTokens:
 
 
 class AzureTokens:
-    """A CredentialSource of what Event Hubs takes.
+    """Gets what Event Hubs takes.
 
     Args:
         settings: Parsed values under Java's keys; the first of bootstrap.servers is the namespace.
@@ -143,9 +140,6 @@ class AzureTokens:
         except exceptions.ClientAuthenticationError as error:
             raise AuthenticationError(f"Azure gives no token for {self._scope}: {printable(str(error))}") from None
         return token_of_jwt(text, "the token of Azure")
-
-    def close(self) -> None:
-        """Leave what is under way to its timeouts."""
 
 
 class StrimziOptions(NamedTuple):
@@ -195,33 +189,6 @@ def strimzi_options(options: Mapping[str, str]) -> StrimziOptions:
         "sasl.oauthbearer.scope": get("oauth.scope"),
         "sasl.oauthbearer.sub.claim.name": str(get("oauth.username.claim")) or "sub",  # messages name it
     }, ssl, get("oauth.access.token"), get("oauth.audience"))
-
-
-class GivenToken:
-    """A CredentialSource of one token, a JWT that somebody has written down.
-
-    Args:
-        text: It.
-        sub_claim: The claim with its subject.
-    """
-
-    def __init__(self, text: str, sub_claim: str) -> None:
-        self._text = text
-        self._sub_claim = sub_claim
-
-    def __repr__(self) -> str:
-        return "<GivenToken>"
-
-    def fetch(self) -> OAuthToken:
-        """Return it.
-
-        Raises:
-            AuthenticationError: It is no JWT. Not sent.
-        """
-        return token_of_jwt(self._text, "the token of oauth.access.token", sub_claim=self._sub_claim)
-
-    def close(self) -> None:
-        """Nothing is under way."""
 
 
 def _ensure_installed(module: str, handler: object, extra: str) -> None:

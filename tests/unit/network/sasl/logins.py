@@ -20,7 +20,7 @@ class Pass:
 
 
 class ScriptedSource:
-    """A CredentialSource.
+    """Where credentials come from.
 
     Attributes:
         answers: What the next fetches return, or raise; the last one stays.
@@ -76,8 +76,8 @@ def least(low: float, high: float) -> float:
 def stepped_login(source: ScriptedSource, clock: ManualClock, **options: Any) -> RefreshingLogin[Any]:
     """Return a login that was started and whose thread is the test."""
     threads = NoThread()
-    login = RefreshingLogin("TEST", source, Client, "the token of the test", clock=clock, start_thread=threads,
-                            uniform=least, **{"times": RefreshTimes(), **options})
+    login = RefreshingLogin("TEST", source.fetch, Client, "the token of the test", close=source.close, clock=clock,
+                            start_thread=threads, uniform=least, **{"times": RefreshTimes(), **options})
     login.start(lambda: None)
     return login
 

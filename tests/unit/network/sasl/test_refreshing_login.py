@@ -45,8 +45,8 @@ def numbered_source(clock: ManualClock) -> ScriptedSource:
 
 
 def login_of(source: Any, clock: ManualClock, start_thread: Any = None) -> RefreshingLogin[Any]:
-    return RefreshingLogin("TEST", source, Client, "the token", clock=clock, start_thread=start_thread or NoThread(),
-                           uniform=least)
+    return RefreshingLogin("TEST", source.fetch, Client, "the token", close=source.close, clock=clock,
+                           start_thread=start_thread or NoThread(), uniform=least)
 
 
 # When -----------------------------------------------------------------------------------------------------------------
@@ -383,8 +383,8 @@ class Maker:
 
 
 def preparing_login(clock: ManualClock, source: Any, maker: Maker, told: list[None]) -> RefreshingLogin[Any]:
-    login: RefreshingLogin[Any] = RefreshingLogin("TEST", source, maker, "the ticket", prepares=True, clock=clock,
-                                                  start_thread=NoThread(), uniform=least)
+    login: RefreshingLogin[Any] = RefreshingLogin("TEST", source.fetch, maker, "the ticket", prepares=True,
+                                                  clock=clock, start_thread=NoThread(), uniform=least)
     login.start(lambda: told.append(None))
     return login
 
@@ -472,8 +472,8 @@ def test_client_when_the_login_is_closed_meanwhile_then_nothing_is_kept(clock):
         login.close()
         return Client(credential, host)
 
-    login: RefreshingLogin[Any] = RefreshingLogin("TEST", numbered_source(clock), make, "the ticket", prepares=True,
-                                                  clock=clock, start_thread=NoThread(), uniform=least)
+    login: RefreshingLogin[Any] = RefreshingLogin("TEST", numbered_source(clock).fetch, make, "the ticket",
+                                                  prepares=True, clock=clock, start_thread=NoThread(), uniform=least)
     login.start(lambda: None)
     login.run_once()
     login.is_ready_for("a")
@@ -490,14 +490,8 @@ def test_thread_when_somebody_wants_a_client_then_it_does_not_sleep_on(clock):
         def wait(self, cell: Cell, timeout_s: float | None) -> bool:
             return super().wait(cell, None)
 
-    class Source:
-        def fetch(self) -> Pass:
-            return Pass("first")
-
-        def close(self) -> None:
-            pass
-
-    login: RefreshingLogin[Any] = RefreshingLogin("TEST", Source(), Client, "the ticket", prepares=True, clock=Asleep())
+    login: RefreshingLogin[Any] = RefreshingLogin("TEST", lambda: Pass("first"), Client, "the ticket", prepares=True,
+                                                  clock=Asleep())
     with contextlib.closing(login):
         login.start(changed.set)
         for host in ("a", "b", "a"):
@@ -525,13 +519,9 @@ def test_client_when_the_token_ends_in_this_moment_then_it_is_no_refusal_and_the
 def test_thread_when_the_login_lives_then_it_fetches_and_ends_with_close():
     fetched, begun, ended = threading.Event(), threading.Event(), threading.Event()
 
-    class Source:
-        def fetch(self) -> Pass:
-            begun.set()
-            return Pass("first")
-
-        def close(self) -> None:
-            ended.set()
+    def fetch() -> Pass:
+        begun.set()
+        return Pass("first")
 
     class Asleep(SystemClock):
         """Sleeps until somebody opens the cell, however long that takes."""
@@ -539,7 +529,8 @@ def test_thread_when_the_login_lives_then_it_fetches_and_ends_with_close():
         def wait(self, cell: Cell, timeout_s: float | None) -> bool:
             return super().wait(cell, None)
 
-    login: RefreshingLogin[Any] = RefreshingLogin("TEST", Source(), Client, "the token", clock=Asleep())
+    login: RefreshingLogin[Any] = RefreshingLogin("TEST", fetch, Client, "the token", close=ended.set,
+                                                  clock=Asleep())
     login.start(fetched.set)
     assert fetched.wait(GIVE_UP_S)
     assert login.is_ready
@@ -552,16 +543,12 @@ def test_thread_when_the_login_lives_then_it_fetches_and_ends_with_close():
 def test_thread_when_a_fetch_hangs_then_close_does_not_wait_for_it():
     hanging, let_go = threading.Event(), threading.Event()
 
-    class Source:
-        def fetch(self) -> Pass:
-            hanging.set()
-            let_go.wait(GIVE_UP_S)
-            return Pass("late")
+    def fetch() -> Pass:
+        hanging.set()
+        let_go.wait(GIVE_UP_S)
+        return Pass("late")
 
-        def close(self) -> None:
-            pass
-
-    login: RefreshingLogin[Any] = RefreshingLogin("TEST", Source(), Client, "the token")
+    login: RefreshingLogin[Any] = RefreshingLogin("TEST", fetch, Client, "the token")
     login.start(lambda: None)
     assert hanging.wait(GIVE_UP_S)
     assert not login.is_ready

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
 import time
@@ -284,7 +285,8 @@ def test_secrets_when_anything_is_said_then_they_are_nowhere_in_it(issuer, caplo
     with caplog.at_level(logging.DEBUG):
         login = stepped(settings(f'clientId="c" clientSecret="{SECRET}"', {
             "sasl.oauthbearer.token.endpoint.url": issuer.token_url}), clock)
-    said = [caplog.text, repr(login), *map(repr, vars(login).values()), *map(repr, vars(login._source).values())]
+    held = inspect.getclosurevars(login._fetch).nonlocals
+    said = [caplog.text, repr(login), *map(repr, vars(login).values()), *map(repr, held.values())]
     for error in (login.error, raised_by(login)):
         if error is not None:
             said += traceback.TracebackException.from_exception(error, capture_locals=True).format()

@@ -16,9 +16,9 @@ from pyproducer import ProducerConfig
 from pyproducer.common.errors import AuthenticationError, ConfigError
 from pyproducer.common.jaas import OAUTHBEARER_MODULE
 from pyproducer.network.sasl import vendor_tokens
-from pyproducer.network.sasl.client_credentials import ClientCredentials
 from pyproducer.network.sasl.token_login import token_login
 from pyproducer.network.sasl.vendor_tokens import GOOGLE_HANDLER, STRIMZI_HANDLER, is_azure_handler, strimzi_options
+from tests.support.issuer import Issuer
 from tests.support.secret_hunt import SecretHunt
 
 ENDS_S = int(time.time()) + 3600
@@ -40,8 +40,8 @@ def login_of(handler: str, options: str = "", **more: str) -> Any:
         "sasl.jaas.config": f"{OAUTHBEARER_MODULE} required {options};", **more}))
 
 
-def source_of(handler: str, options: str = "") -> Any:
-    return login_of(handler, options)._source
+def token_of(handler: str, options: str = "") -> Any:
+    return login_of(handler, options)._fetch()
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def google(account: str | None, expiry: datetime.datetime) -> dict[str, dict[str
 
 def test_google_when_its_handler_is_named_then_the_token_is_in_its_frame(modules) -> None:
     modules(**google("orders@project.iam.example", datetime.datetime.fromtimestamp(ENDS_S, datetime.timezone.utc)))
-    token = source_of(GOOGLE_HANDLER).fetch()
+    token = token_of(GOOGLE_HANDLER)
     header, claims, inner = token.value.split(".")
     assert part(header) == {"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}
     assert part(claims) == {"exp": ENDS_S, "iat": ENDS_S - 3600, "iss": "Google", "scope": "kafka",
@@ -85,9 +85,9 @@ def test_google_when_nobody_tells_the_account_then_the_variable_does(
         modules, monkeypatch: pytest.MonkeyPatch, account: str | None) -> None:
     modules(**google(account, datetime.datetime.fromtimestamp(ENDS_S, datetime.timezone.utc)))
     with pytest.raises(AuthenticationError, match="GOOGLE_MANAGED_KAFKA_AUTH_PRINCIPAL"):
-        source_of(GOOGLE_HANDLER).fetch()
+        token_of(GOOGLE_HANDLER)
     monkeypatch.setenv("GOOGLE_MANAGED_KAFKA_AUTH_PRINCIPAL", "a@b")
-    assert source_of(GOOGLE_HANDLER).fetch().principal == "a@b"
+    assert token_of(GOOGLE_HANDLER).principal == "a@b"
 
 
 def test_google_when_there_are_no_credentials_then_that_is_told(modules) -> None:
@@ -96,7 +96,7 @@ def test_google_when_there_are_no_credentials_then_that_is_told(modules) -> None
 
     modules(**{**google("a", datetime.datetime(2030, 1, 1)), "google__auth": {"default": default}})
     with pytest.raises(AuthenticationError, match="no credentials of Google were found: could not"):
-        source_of(GOOGLE_HANDLER).fetch()
+        token_of(GOOGLE_HANDLER)
 
 
 def azure(get_token: Any) -> dict[str, dict[str, object]]:
@@ -109,7 +109,7 @@ def azure(get_token: Any) -> dict[str, dict[str, object]]:
 def test_azure_when_its_handler_is_named_then_the_token_is_of_the_namespace(handler: str, modules) -> None:
     asked = []
     modules(**azure(lambda scope: asked.append(scope) or SimpleNamespace(token=jwt(exp=ENDS_S, sub="app"))))
-    token = source_of(handler).fetch()
+    token = token_of(handler)
     assert asked == ["https://demo.servicebus.windows.example/.default"]
     assert (token.principal, token.expires_at_ms) == ("app", ENDS_S * 1000)
 
@@ -120,7 +120,7 @@ def test_azure_when_it_refuses_then_that_is_told(modules) -> None:
 
     modules(**azure(get_token))
     with pytest.raises(AuthenticationError, match=r"Azure gives no token for https://demo.*: no identity"):
-        source_of("CustomAuthenticateCallbackHandler").fetch()
+        token_of("CustomAuthenticateCallbackHandler")
 
 
 def test_azure_when_a_handler_is_somebody_elses_then_it_is_not_azures() -> None:
@@ -141,13 +141,13 @@ CREDENTIALS = ('oauth.client.id="orders" oauth.client.secret="s3cret" oauth.scop
                'oauth.token.endpoint.uri="https://issuer.example/token"')
 
 
-def test_strimzi_when_it_has_client_and_secret_then_they_ask_the_endpoint() -> None:
-    source = source_of(STRIMZI_HANDLER, CREDENTIALS + ' oauth.audience="a&b"')
-    request = source._endpoint._request
-    assert isinstance(request, ClientCredentials)
-    assert source._endpoint.url == "https://issuer.example/token"
-    assert request.body() == "grant_type=client_credentials&scope=kafka&audience=a%26b"
-    assert "s3cret" in request.secrets()
+def test_strimzi_when_it_has_client_and_secret_then_they_ask_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")
+    with Issuer() as issuer:
+        monkeypatch.setenv("OAUTH_TOKEN_ENDPOINT_URI", issuer.token_url)
+        assert token_of(STRIMZI_HANDLER, CREDENTIALS + ' oauth.audience="a&b"').principal == "ada"
+    assert issuer.asked[0].form == {"grant_type": "client_credentials", "scope": "kafka", "audience": "a&b"}
+    assert issuer.asked[0].basic == "orders:s3cret"
 
 
 def test_strimzi_when_the_environment_says_otherwise_then_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,17 +179,17 @@ def test_strimzi_when_secrets_of_the_environment_do_not_serve_then_no_frame_show
 
 def test_strimzi_when_the_claim_with_the_name_is_missing_then_the_error_names_it() -> None:
     with pytest.raises(AuthenticationError, match="a subject in its claim 'who', not None"):
-        source_of(STRIMZI_HANDLER, f'oauth.username.claim="who" oauth.access.token="{jwt(exp=ENDS_S)}"').fetch()
+        token_of(STRIMZI_HANDLER, f'oauth.username.claim="who" oauth.access.token="{jwt(exp=ENDS_S)}"')
 
 
 def test_strimzi_when_it_has_a_token_then_that_is_sent() -> None:
-    token = source_of(STRIMZI_HANDLER, f'oauth.access.token="{jwt(exp=ENDS_S, sub="ada")}"').fetch()
+    token = token_of(STRIMZI_HANDLER, f'oauth.access.token="{jwt(exp=ENDS_S, sub="ada")}"')
     assert (token.principal, token.expires_at_ms) == ("ada", ENDS_S * 1000)
 
 
 def test_strimzi_when_a_file_has_the_token_then_it_is_read(tmp_path) -> None:
     (tmp_path / "token").write_text(jwt(exp=ENDS_S, sub="ada"))
-    assert source_of(STRIMZI_HANDLER, f'oauth.access.token.location="{tmp_path / "token"}"').fetch().principal == "ada"
+    assert token_of(STRIMZI_HANDLER, f'oauth.access.token.location="{tmp_path / "token"}"').principal == "ada"
 
 
 @pytest.mark.parametrize(("options", "words"), [
