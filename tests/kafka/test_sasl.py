@@ -15,7 +15,8 @@ import pytest
 from pyproducer import AuthenticationError, KafkaProducer
 from pyproducer.client import connection_states
 from pyproducer.network.sasl.client_authenticator import SaslClientAuthenticator
-from pyproducer.network.sasl.oauthbearer import BearerToken, OAuthBearerSaslClient
+from pyproducer.network.sasl.oauth_token import OAuthToken
+from pyproducer.network.sasl.oauthbearer import OAuthBearerSaslClient
 from pyproducer.producer import wiring
 from tests.support.certificates import Certificates
 from tests.support.fault_proxy import FaultProxy
@@ -226,7 +227,7 @@ class TokenLogin:
         return True
 
     def new_client(self, host: str) -> OAuthBearerSaslClient:
-        return OAuthBearerSaslClient(BearerToken(self.token))
+        return OAuthBearerSaslClient(OAuthToken(self.token))
 
     def close(self) -> None:
         """Nothing is open."""

@@ -1,6 +1,6 @@
 """OAUTHBEARER: a token in one message, with extensions; and what the broker says when it does not take the token.
 
-    client   n,[a=authorization id],^A auth=Bearer TOKEN [^A name=value]... ^A ^A        (^A is the byte 1)
+    client   n,,^A auth=Bearer TOKEN [^A name=value]... ^A ^A        (^A is the byte 1)
     broker   nothing, or JSON that says why not; the client answers ^A, and the refusal follows
 
 A broker says only "invalid_token", whatever is wrong with it. The token's own times tell more: whether it has ended, or
@@ -13,97 +13,30 @@ Source:  RFC 7628; KIP-255, KIP-342; Java OAuthBearerSaslClient, OAuthBearerClie
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from pyproducer.common.clock import Clock, SystemClock
-from pyproducer.common.errors import AuthenticationError, ConfigError
+from pyproducer.common.errors import AuthenticationError
 from pyproducer.common.printable import printable
-from pyproducer.network.sasl.oauth_token import part_of_jwt
+from pyproducer.network.sasl.oauth_token import OAuthToken, part_of_jwt
 
 _SEPARATOR = "\x01"
-_TOKEN = re.compile(r"[-_~+/\.a-zA-Z0-9]+=*")
-_EXTENSION_NAME = re.compile(r"[A-Za-z]+")
-_EXTENSION_VALUE = re.compile(r"[\x21-\x7E \t\r\n]+")
-_RESERVED_NAME = "auth"
 # 31 December 9999: what is beyond it is no time, and need not even fit into a float.
 _LAST_SECOND = 253_402_300_799
-
-
-class BearerToken:
-    """A token and what goes with it. Neither its `repr` nor a pickle holds the secret.
-
-    Args:
-        value: The token in its compact form.
-        extensions: Sent with it (KIP-342).
-        authorization_id: Whom to act as; empty for the token's own subject.
-
-    Raises:
-        ConfigError: An extension has a name or a value that cannot be sent.
-        AuthenticationError: The token has characters that no token has. Not sent.
-    """
-
-    __slots__ = ("_value", "authorization_id", "extensions")
-
-    def __init__(self, value: str, extensions: Mapping[str, str] | None = None, authorization_id: str = "") -> None:
-        self._value = value
-        self.extensions: dict[str, str] = dict(extensions or {})
-        self.authorization_id: str = authorization_id
-        del value
-        check_extensions(self.extensions)
-        if not _TOKEN.fullmatch(self._value):
-            raise AuthenticationError(f"OAUTHBEARER: the token of {len(self._value)} characters has some that no token "
-                                      "has, such as a blank or the end of a line")
-
-    def initial_message(self) -> bytes:
-        """Return the client's message."""
-        who = f"a={_escaped(self.authorization_id)}" if self.authorization_id else ""
-        extensions = "".join(f"{_SEPARATOR}{name}={value}" for name, value in self.extensions.items())
-        return f"n,{who},{_SEPARATOR}auth=Bearer {self._value}{extensions}{_SEPARATOR}{_SEPARATOR}".encode()
-
-    def claims(self) -> Mapping[str, Any]:
-        """Return what a JWT says of itself, unchecked; nothing for other tokens."""
-        parts = self._value.split(".")
-        return (part_of_jwt(parts[1]) or {}) if len(parts) == 3 else {}
-
-    def __repr__(self) -> str:
-        return f"BearerToken({len(self._value)} characters, extensions {sorted(self.extensions)})"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a token is secret and cannot be pickled")
-
-
-def _escaped(name: str) -> str:
-    return name.replace("=", "=3D").replace(",", "=2C")
-
-
-def check_extensions(extensions: Mapping[str, str]) -> None:
-    """Check names and values of extensions.
-
-    Raises:
-        ConfigError: One cannot be sent, or has the name that is the token's.
-    """
-    for name, value in extensions.items():
-        if name == _RESERVED_NAME or not _EXTENSION_NAME.fullmatch(name):
-            raise ConfigError("sasl.jaas.config", name, "the name of an OAUTHBEARER extension is made of letters, and "
-                                                        f"is not {_RESERVED_NAME!r}")
-        if not _EXTENSION_VALUE.fullmatch(value):
-            raise ConfigError("sasl.jaas.config", name, "the value of this OAUTHBEARER extension must be printable "
-                                                        "ASCII, and not empty")
 
 
 class OAuthBearerSaslClient:
     """The client's half of OAUTHBEARER.
 
     Args:
-        token: What to show.
+        token: What to show; one that `ensure_sendable` let pass.
         clock: The wall's clock, to compare the token's times with when the broker refuses it.
     """
 
     mechanism = "OAUTHBEARER"
 
-    def __init__(self, token: BearerToken, clock: Clock | None = None) -> None:
+    def __init__(self, token: OAuthToken, clock: Clock | None = None) -> None:
         self._token = token
         self._clock = clock or SystemClock()
         self._is_sent = False
@@ -114,7 +47,8 @@ class OAuthBearerSaslClient:
         """Return the token; then nothing, or the word that asks for the refusal itself. See SaslClient."""
         if not self._is_sent:
             self._is_sent = True
-            return self._token.initial_message()
+            extensions = "".join(f"{_SEPARATOR}{name}={value}" for name, value in self._token.extensions.items())
+            return f"n,,{_SEPARATOR}auth=Bearer {self._token.value}{extensions}{_SEPARATOR}{_SEPARATOR}".encode()
         if self.complete or self._said:
             raise AuthenticationError("OAUTHBEARER: the broker says something where nothing is left to say")
         if challenge:
@@ -127,7 +61,9 @@ class OAuthBearerSaslClient:
     def refusal_hint(self) -> str:
         """What the broker said of the token, and what the token's own times say."""
         said = f"the broker says {self._said} of the token; " if self._said else ""
-        return said + token_times(self._token.claims(), self._clock.timestamp_ms())
+        parts = self._token.value.split(".")
+        claims = (part_of_jwt(parts[1]) or {}) if len(parts) == 3 else {}
+        return said + token_times(claims, self._clock.timestamp_ms())
 
 
 def token_times(claims: Mapping[str, Any], timestamp_ms: int) -> str:

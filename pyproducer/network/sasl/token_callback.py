@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -72,7 +73,8 @@ class CallbackTokens:
 
     def _token(self, given: Any, extensions: Any) -> OAuthToken:
         if isinstance(given, OAuthToken):
-            return ensure_sendable(given)
+            # A copy: the application may change its own after the look at it.
+            return ensure_sendable(replace(given, extensions=dict(given.extensions)))
         fields: tuple[Any, ...] = given if isinstance(given, tuple) else (given,)
         if not 1 <= len(fields) <= 4 or not isinstance(fields[0], str):
             what = f"a tuple of {len(fields)}" if isinstance(given, tuple) else f"a {type(given).__name__}"

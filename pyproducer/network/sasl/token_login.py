@@ -32,9 +32,8 @@ from pyproducer.common.jaas import KEY, OAUTHBEARER_MODULE, JaasEntry, SecretOpt
 from pyproducer.common.threads import StartThread, start_daemon
 from pyproducer.network.sasl.client_credentials import ID_KEY, SECRET_KEY, ClientCredentials
 from pyproducer.network.sasl.jwt_bearer import ASSERTION_FILE_KEY, FileAssertion, JwtBearer, SignedAssertion, read_text
-from pyproducer.network.sasl.mechanism import SaslClient
 from pyproducer.network.sasl.oauth_token import OAuthToken, token_of_jwt
-from pyproducer.network.sasl.oauthbearer import BearerToken, OAuthBearerSaslClient
+from pyproducer.network.sasl.oauthbearer import OAuthBearerSaslClient
 from pyproducer.network.sasl.refreshing_login import RefreshingLogin, RefreshTimes
 from pyproducer.network.sasl.token_callback import CallbackTokens
 from pyproducer.network.sasl.token_endpoint import (
@@ -92,8 +91,8 @@ def token_login(settings: Mapping[str, Any], *, clock: Clock | None = None,
     clock = clock or SystemClock()
     source = _source(settings, _jaas(settings), clock)
     return RefreshingLogin(
-        MECHANISM, source.fetch, lambda token, host: _new_client(token, clock), source.what, close=source.close,
-        times=RefreshTimes.of(settings), retry_backoff_ms=settings["sasl.login.retry.backoff.ms"],
+        MECHANISM, source.fetch, lambda token, host: OAuthBearerSaslClient(token, clock), source.what,
+        close=source.close, times=RefreshTimes.of(settings), retry_backoff_ms=settings["sasl.login.retry.backoff.ms"],
         retry_backoff_max_ms=settings["sasl.login.retry.backoff.max.ms"], clock=clock, start_thread=start_thread)
 
 
@@ -127,10 +126,6 @@ class _Checks:
         if self._validate is not None:
             self._validate(text)
         return token
-
-
-def _new_client(token: OAuthToken, clock: Clock) -> SaslClient:
-    return OAuthBearerSaslClient(BearerToken(token.value, token.extensions), clock)
 
 
 def _jaas(settings: Mapping[str, Any]) -> JaasEntry:

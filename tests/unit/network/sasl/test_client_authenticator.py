@@ -18,7 +18,8 @@ from pyproducer.common.errors import (
 )
 from pyproducer.network.sasl.client_authenticator import SaslClientAuthenticator
 from pyproducer.network.sasl.login import StaticLogin
-from pyproducer.network.sasl.oauthbearer import BearerToken, OAuthBearerSaslClient
+from pyproducer.network.sasl.oauth_token import OAuthToken
+from pyproducer.network.sasl.oauthbearer import OAuthBearerSaslClient
 from pyproducer.network.sasl.password import PasswordCredentials
 from pyproducer.network.sasl.plain import PlainSaslClient
 from pyproducer.network.sasl.scram import ScramSaslClient
@@ -495,7 +496,7 @@ class TokenLogin:
     is_ready = True
 
     def new_client(self, host: str) -> OAuthBearerSaslClient:
-        return OAuthBearerSaslClient(BearerToken("abc.def.ghi", {"logicalCluster": "lkc-1", "poolId": "p 2"}))
+        return OAuthBearerSaslClient(OAuthToken("abc.def.ghi", extensions={"logicalCluster": "lkc-1", "poolId": "p 2"}))
 
 
 def test_token_when_it_is_taken_then_one_message_with_its_extensions() -> None:
@@ -503,11 +504,6 @@ def test_token_when_it_is_taken_then_one_message_with_its_extensions() -> None:
     drive(authenticator_of(broker, TokenLogin()))
     assert bytes(broker.requests[2][2]["auth_bytes"]) == (
         b"n,,\x01auth=Bearer abc.def.ghi\x01logicalCluster=lkc-1\x01poolId=p 2\x01\x01")
-
-
-def test_authorization_id_when_it_has_what_divides_fields_then_it_is_escaped() -> None:
-    token = BearerToken("abc.def.ghi", authorization_id="a,b=c")
-    assert token.initial_message() == b"n,a=a=2Cb=3Dc,\x01auth=Bearer abc.def.ghi\x01\x01"
 
 
 def test_token_when_it_is_not_taken_then_the_refusal_is_asked_for() -> None:

@@ -53,8 +53,12 @@ def test_function_when_it_is_an_oauth_cb_of_confluent_kafka_then_it_gets_a_text_
 
 
 def test_function_when_it_returns_our_own_token_then_it_is_taken_as_it_is():
-    own = OAuthToken("opaque", 5, "ada", ("produce",), {"a": "b"}, 4)
-    assert fetched(lambda: own) is own
+    extensions = {"a": "b"}
+    own = OAuthToken("opaque", 5, "ada", ("produce",), extensions, 4)
+    token = fetched(lambda: own)
+    assert token == own
+    extensions["a"] = "b\x01auth=Bearer other"
+    assert token.extensions == {"a": "b"}
 
 
 def test_function_when_it_is_async_then_it_is_awaited():
