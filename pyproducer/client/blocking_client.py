@@ -130,11 +130,6 @@ class PatientLogin:
         self._changed = threading.Event()
 
     @property
-    def version(self) -> int:
-        """See Login."""
-        return self._login.version
-
-    @property
     def error(self) -> Exception | None:
         """See Login."""
         return self._login.error

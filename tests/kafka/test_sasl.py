@@ -212,7 +212,6 @@ class TokenLogin:
     """A login with one token, made without a signature: Kafka's default validator takes it."""
 
     mechanism = "OAUTHBEARER"
-    version = 0
     error = None
     is_ready = True
 

@@ -63,8 +63,8 @@ class Ticket:
 
     expires_at_ms: int | None
     principal: str
-    credentials: Any = field(repr=False, compare=False)
-    started_at_ms: int | None = field(default=None, compare=False)
+    credentials: Any = field(repr=False)
+    started_at_ms: int | None = None
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a ticket cannot be pickled")

@@ -52,11 +52,6 @@ class StaticLogin:
         self._new_client = new_client
 
     @property
-    def version(self) -> int:
-        """They never change."""
-        return 0
-
-    @property
     def error(self) -> Exception | None:
         """They are always there."""
         return None

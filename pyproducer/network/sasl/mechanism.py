@@ -84,10 +84,6 @@ class Login(Protocol):
     mechanism: str
 
     @property
-    def version(self) -> int:
-        """How often they have changed; grows when a token is renewed or a file with secrets was read anew."""
-
-    @property
     def error(self) -> Exception | None:
         """Why there are none at this moment, or why they could not be renewed; None where all is well.
 

@@ -123,12 +123,11 @@ class RefreshTimes:
 class _State(Generic[CredentialT]):
     """What the thread tells the others, never changed. Its repr shows nothing."""
 
-    __slots__ = ("credential", "error", "version")
+    __slots__ = ("credential", "error")
 
-    def __init__(self, credential: CredentialT | None, error: KafkaError | None, version: int) -> None:
+    def __init__(self, credential: CredentialT | None, error: KafkaError | None) -> None:
         self.credential = credential
         self.error = error
-        self.version = version
 
 
 class _Prepared(NamedTuple):
@@ -188,7 +187,7 @@ class RefreshingLogin(Generic[CredentialT]):
         self._on_change: Callable[[], None] = lambda: None
         self._is_closed = False  # written by any thread, once
         # The login thread's, to be read by all: replaced, never changed.
-        self._state: _State[CredentialT] = _State(None, None, 0)
+        self._state: _State[CredentialT] = _State(None, None)
         self._fetching_since_ms: int | None = None  # by now_ms
         self._ended = unavailable(f"{what} has ended, and the next one is not there yet")
         self._slow = unavailable(f"{what} was asked for, and there is no answer yet")
@@ -206,11 +205,6 @@ class RefreshingLogin(Generic[CredentialT]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.mechanism}: {self._what}>"
-
-    @property
-    def version(self) -> int:
-        """How often the credentials changed."""
-        return self._state.version
 
     @property
     def is_ready(self) -> bool:
@@ -243,7 +237,7 @@ class RefreshingLogin(Generic[CredentialT]):
             backoff_ms = self._backoff.backoff_ms(self._start_failures)
             self._start_at_ms = self._clock.now_ms() + max(backoff_ms, self._least_wait_ms)
             self._start_failures += 1
-            self._publish(_State(None, unavailable(f"{self._what} cannot be fetched now: {cause}"), 0))
+            self._publish(_State(None, unavailable(f"{self._what} cannot be fetched now: {cause}")))
             return False
         return True
 
@@ -388,20 +382,19 @@ class RefreshingLogin(Generic[CredentialT]):
         return error
 
     def _on_success(self, credential: CredentialT, at_ms: int) -> None:
-        now_ms, state = self._clock.timestamp_ms(), self._state
-        is_new = state.credential is None or state.credential != credential
+        now_ms = self._clock.timestamp_ms()
         # A source that keeps its credentials hands out the same until they end: not asked at ever shorter intervals.
         self._refresh_at_ms = max(at_ms, now_ms + self._least_wait_ms)
         self._retry_at_ms = None
         self._failures = self._refusals = 0
-        self._publish(_State(credential, None, state.version + is_new))
+        self._publish(_State(credential, None))
         log.debug("%s was fetched, and is fetched anew in %.1f s", self._what, (self._refresh_at_ms - now_ms) / 1000)
 
     def _on_failure(self, error: KafkaError, backoff_ms: int) -> None:
         state = self._state
         self._retry_at_ms = self._clock.now_ms() + max(backoff_ms, self._least_wait_ms)
         error.__context__ = None  # it was raised while another was handled, whose frames are ours, too
-        self._publish(_State(state.credential, error.with_traceback(None), state.version))
+        self._publish(_State(state.credential, error.with_traceback(None)))
         if not self._is_closed:
             # Once for each reason: an issuer that is away for a day would fill the log. Where nothing is left, whoever
             # wants to connect tells it.
@@ -415,7 +408,7 @@ class RefreshingLogin(Generic[CredentialT]):
             self._forget()
 
     def _forget(self) -> None:
-        self._state = _State(None, unavailable("the login is closed"), self._state.version)
+        self._state = _State(None, unavailable("the login is closed"))
         self._wanted.clear()
         self._prepared.clear()
 

@@ -230,7 +230,6 @@ class LateLogin:
     def __init__(self) -> None:
         self.is_ready = False
         self.error: Exception | None = None
-        self.version = 0
         self.started: list[Any] = []
         self.is_closed = False
         self.can_start = True

@@ -250,7 +250,7 @@ def test_login_when_the_settings_ask_for_it_then_its_clients_sign_for_the_region
         assert payload["host"] == host
         assert "/eu-west-1/kafka-cluster/" in payload["x-amz-credential"]
     run_until(login, clock, 600_000)
-    assert login.version == 1  # asked again, and the same
+    assert login.is_ready
     assert SECRET not in f"{login!r} {vars(login)}"
 
 

@@ -344,7 +344,6 @@ class NoCredentials:
     """A login whose token endpoint is away."""
 
     mechanism = "OAUTHBEARER"
-    version = 0
     error = OSError("the token endpoint does not answer")
     is_ready = False
 
@@ -491,7 +490,6 @@ class TokenLogin:
     """A token that is there."""
 
     mechanism = "OAUTHBEARER"
-    version = 0
     error = None
     is_ready = True
 

@@ -86,7 +86,6 @@ def test_login_when_its_credential_gets_old_then_the_next_is_fetched_at_80_perce
     begin_ms = clock.timestamp_ms()
     run_until(login, clock, 2 * HOUR_MS)
     assert [at_ms - begin_ms for at_ms in source.fetched_at_ms] == [0, int(0.8 * HOUR_MS), int(1.6 * HOUR_MS)]
-    assert login.version == 3
     assert login.error is None
     assert login.new_client("broker").credential.value == "number 3"
 
@@ -99,7 +98,7 @@ def test_login_when_the_machine_slept_past_the_end_then_it_fetches_at_its_next_l
     assert not login.is_ready
     login.run_once()
     assert login.is_ready
-    assert login.version == 2
+    assert login.new_client("broker").credential.value == "number 2"
 
 
 def test_login_when_the_end_is_not_known_then_it_fetches_anew_all_the_same_and_is_ready(clock):
@@ -108,7 +107,6 @@ def test_login_when_the_end_is_not_known_then_it_fetches_anew_all_the_same_and_i
     run_until(login, clock, 10 * MINUTE_MS)
     assert [at_ms - source.fetched_at_ms[0] for at_ms in source.fetched_at_ms] == [0, 4 * MINUTE_MS, 8 * MINUTE_MS]
     assert login.is_ready
-    assert login.version == 1  # it is the same
 
 
 def test_login_when_the_source_has_nothing_newer_then_it_is_not_asked_at_ever_shorter_intervals(clock):
@@ -411,7 +409,8 @@ def test_client_when_to_make_it_takes_time_then_the_thread_makes_it_and_tells(cl
 
 def test_client_when_it_is_not_made_yet_or_is_old_or_of_an_old_ticket_then_it_may_pass_and_is_made(clock):
     maker = Maker()
-    login = preparing_login(clock, numbered_source(clock), maker, [])
+    source = numbered_source(clock)
+    login = preparing_login(clock, source, maker, [])
     login.run_once()
     with pytest.raises(TransportError, match="not made yet") as caught:
         login.new_client("a")
@@ -423,7 +422,7 @@ def test_client_when_it_is_not_made_yet_or_is_old_or_of_an_old_ticket_then_it_ma
     assert not login.is_ready_for("a")
     login.run_once()
     assert login.is_ready_for("a")
-    while login.version == 1:
+    while len(source.fetched_at_ms) == 1:
         clock.advance(login.run_once())
     assert not login.is_ready_for("a")
     login.run_once()
@@ -431,7 +430,8 @@ def test_client_when_it_is_not_made_yet_or_is_old_or_of_an_old_ticket_then_it_ma
 
 
 def test_client_when_it_was_made_just_before_the_ticket_was_renewed_then_another_one_is_made(clock):
-    login = preparing_login(clock, numbered_source(clock), Maker(), [])
+    source = numbered_source(clock)
+    login = preparing_login(clock, source, Maker(), [])
     login.run_once()
     clock.advance(login._due_in_ms() - 1)
     assert not login.is_ready_for("a")
@@ -439,7 +439,7 @@ def test_client_when_it_was_made_just_before_the_ticket_was_renewed_then_another
     assert login.is_ready_for("a")
     clock.advance(1)
     login.run_once()
-    assert login.version == 2
+    assert len(source.fetched_at_ms) == 2
     assert not login.is_ready_for("a")
     login.run_once()
     assert login.new_client("a").credential.value == "number 2"

@@ -93,7 +93,6 @@ def test_file_when_the_url_names_one_then_the_token_is_read_and_read_again(tmp_p
     clock.advance(3_000_000)
     login.run_once()
     assert f"Bearer {newer}" in first_message(login)
-    assert login.version == 2
 
 
 def test_credentials_when_they_stand_in_jaas_then_the_issuer_is_asked_with_them(issuer):
