@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote_plus
 
 from pyproducer.common.clock import Clock
@@ -35,32 +35,18 @@ _GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _CLAIM = "sasl.oauthbearer.assertion.claim."
 
 
-class Assertion(Protocol):
-    """Where assertions come from."""
-
-    def text(self) -> str:
-        """Return one.
-
-        Raises:
-            AuthenticationError: It cannot be made of the files. Not sent.
-        """
-
-
 class JwtBearer:
     """A TokenRequest.
 
     Args:
-        assertion: Where assertions come from.
+        assertion: Returns one, or raises AuthenticationError.
         scope: What is asked for; "" for what the issuer gives by itself.
     """
 
-    def __init__(self, assertion: Assertion, scope: str = "") -> None:
+    def __init__(self, assertion: Callable[[], str], scope: str = "") -> None:
         self._assertion = assertion
         self._scope = scope.strip()
         self._last = ""
-
-    def __repr__(self) -> str:
-        return f"<JwtBearer with {self._assertion!r}>"
 
     def headers(self) -> dict[str, str]:
         """Return none: the assertion says who asks."""
@@ -70,9 +56,9 @@ class JwtBearer:
         """Return what is asked for, with an assertion.
 
         Raises:
-            AuthenticationError: See Assertion.text. Not sent.
+            AuthenticationError: There is none. Not sent.
         """
-        self._last = self._assertion.text()
+        self._last = self._assertion()
         scope = f"&scope={quote_plus(self._scope)}" if self._scope else ""
         return f"grant_type={quote_plus(_GRANT)}&assertion={quote_plus(self._last)}{scope}"
 
@@ -81,22 +67,8 @@ class JwtBearer:
         return (self._last,)
 
 
-class FileAssertion:
-    """An Assertion that somebody else writes into a file."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __repr__(self) -> str:
-        return f"<FileAssertion {self._path}>"
-
-    def text(self) -> str:
-        """Return what is in the file now."""
-        return read_text(ASSERTION_FILE_KEY, self._path).strip()
-
-
 class SignedAssertion:
-    """An Assertion that is made and signed here, with a key from a file.
+    """Makes assertions and signs them, with a key from a file.
 
     Args:
         settings: Java's keys, sasl.oauthbearer.assertion.*, each with a value.
@@ -121,11 +93,12 @@ class SignedAssertion:
         self._clock = clock
         self._jwt = _import_jwt()
 
-    def __repr__(self) -> str:
-        return f"<SignedAssertion {self._algorithm} with {self._key_file}>"
-
     def text(self) -> str:
-        """Return a new one."""
+        """Return a new one.
+
+        Raises:
+            AuthenticationError: It cannot be made of the files. Not sent.
+        """
         header, claims = self._template()
         now = self._clock.timestamp_ms() // 1000
         times: dict[str, Any] = {"iat": now, "exp": now + self._exp_seconds, "nbf": now - self._nbf_seconds}

@@ -31,7 +31,7 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.common.jaas import KEY, OAUTHBEARER_MODULE, JaasEntry, SecretOptions, parse_jaas
 from pyproducer.common.threads import StartThread, start_daemon
 from pyproducer.network.sasl.client_credentials import ID_KEY, SECRET_KEY, ClientCredentials
-from pyproducer.network.sasl.jwt_bearer import ASSERTION_FILE_KEY, FileAssertion, JwtBearer, SignedAssertion, read_text
+from pyproducer.network.sasl.jwt_bearer import ASSERTION_FILE_KEY, JwtBearer, SignedAssertion, read_text
 from pyproducer.network.sasl.oauth_token import OAuthToken, token_of_jwt
 from pyproducer.network.sasl.oauthbearer import OAuthBearerSaslClient
 from pyproducer.network.sasl.refreshing_login import RefreshingLogin, RefreshTimes
@@ -189,9 +189,10 @@ def _retriever(settings: Mapping[str, Any], jaas: JaasEntry, clock: Clock, *,
         what = f"the token in {path}"
         return _Source(lambda: checks.token(read_text(URL_KEY, path).strip(), what), what)
     if retriever == _BEARER_RETRIEVER:
+        file = settings[ASSERTION_FILE_KEY]
         request: TokenRequest = JwtBearer(
-            FileAssertion(str(settings[ASSERTION_FILE_KEY])) if settings[ASSERTION_FILE_KEY] else
-            SignedAssertion(settings, clock), _either(settings, "sasl.oauthbearer.scope", jaas, "scope"))
+            (lambda: read_text(ASSERTION_FILE_KEY, file).strip()) if file else SignedAssertion(settings, clock).text,
+            _either(settings, "sasl.oauthbearer.scope", jaas, "scope"))
     else:
         request = ClientCredentials(
             _either(settings, ID_KEY, jaas, "clientId"), _either(settings, SECRET_KEY, jaas, "clientSecret"),

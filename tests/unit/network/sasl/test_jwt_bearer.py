@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from pyproducer.common.errors import AuthenticationError, ConfigError
-from pyproducer.network.sasl.jwt_bearer import FileAssertion, JwtBearer, SignedAssertion
+from pyproducer.network.sasl.jwt_bearer import JwtBearer, SignedAssertion
 from tests.support.clock import ManualClock
 
 jwt = pytest.importorskip("jwt", reason="PyJWT is not installed: pip install -e '.[unit]'")
@@ -128,16 +128,11 @@ def test_assertion_when_no_key_is_named_then_it_is_said_at_once():
         signed()
 
 
-def test_request_when_the_assertion_is_in_a_file_then_it_is_read_for_each_token(tmp_path):
-    path = tmp_path / "assertion"
-    path.write_text("a.b+.c\n")
-    request = JwtBearer(FileAssertion(str(path)), "produce all")
+def test_request_when_an_assertion_comes_then_it_is_sent_and_hidden():
+    given = ["a.b+.c", "d.e.f"]
+    request = JwtBearer(lambda: given.pop(0), "produce all")
     grant = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer"
     assert request.body() == f"{grant}&assertion=a.b%2B.c&scope=produce+all"
     assert request.secrets() == ("a.b+.c",)
     assert "a.b" not in repr(request)
-    path.write_text("d.e.f")
     assert request.body() == f"{grant}&assertion=d.e.f&scope=produce+all"
-    path.unlink()
-    with pytest.raises(AuthenticationError, match=r"assertion\.file: .* cannot be read"):
-        request.body()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 import threading
 import time
 import traceback
@@ -30,6 +31,7 @@ MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 JAVA = "org.apache.kafka.common.security.oauthbearer."
 NOW_MS = (CLAIMS["exp"] - 3600) * 1000
 SECRET = "hunter2hunter2"
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture
@@ -132,7 +134,7 @@ def test_issuer_when_it_is_slower_than_the_read_timeout_then_that_is_the_one_tha
 
 def test_assertion_when_the_retriever_is_jwt_bearer_then_it_goes_instead_of_a_secret(issuer, tmp_path):
     path = tmp_path / "assertion"
-    path.write_text("a.b.c")
+    path.write_text("a.b.c\n")
     clock = ManualClock(timestamp_ms=int(time.time() * 1000))
     login = stepped(settings(props={
         "sasl.oauthbearer.token.endpoint.url": issuer.token_url, "sasl.oauthbearer.assertion.file": str(path),
@@ -142,6 +144,14 @@ def test_assertion_when_the_retriever_is_jwt_bearer_then_it_goes_instead_of_a_se
     assert issuer.asked[0].form == {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": "a.b.c",
                                     "scope": "all"}
     assert "authorization" not in issuer.asked[0].headers
+    path.write_text("d.e.f")
+    clock.advance(HOUR_MS - 60_000)
+    login.run_once()
+    assert issuer.asked[1].form["assertion"] == "d.e.f", "it is read for each token"
+    path.unlink()
+    clock.advance(HOUR_MS)
+    login.run_once()
+    assert re.search(r"assertion\.file: .* cannot be read", str(login.error))
 
 
 def test_claims_when_the_settings_rename_them_then_those_are_read(tmp_path):
