@@ -64,7 +64,7 @@ _OAUTH = "org.apache.kafka.common.security.oauthbearer."
 # The class was in another package until Kafka 3.4; then it was the one without "secured.".
 _RETRIEVING_HANDLERS = frozenset({_OAUTH + "OAuthBearerLoginCallbackHandler",
                                   _OAUTH + "secured.OAuthBearerLoginCallbackHandler"})
-_UNSECURED_HANDLERS = frozenset({_OAUTH + "internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler"})
+_UNSECURED_HANDLER = _OAUTH + "internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler"
 _MSK_HANDLER = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
 _DEFAULT_RETRIEVER = _OAUTH + "DefaultJwtRetriever"
 _CREDENTIALS_RETRIEVER = _OAUTH + "ClientCredentialsJwtRetriever"
@@ -89,7 +89,8 @@ def token_login(settings: Mapping[str, Any], *, clock: Clock | None = None,
         ConfigError: They name no source of tokens, or one that cannot be made. Nothing was started.
     """
     clock = clock or SystemClock()
-    source = _source(settings, _jaas(settings), clock)
+    jaas = parse_jaas(settings[KEY]) if settings[KEY] else JaasEntry(OAUTHBEARER_MODULE, "required", {})
+    source = _source(settings, jaas, clock)
     return RefreshingLogin(
         MECHANISM, source.fetch, lambda token, host: OAuthBearerSaslClient(token, clock), source.what,
         close=source.close, times=RefreshTimes.of(settings), retry_backoff_ms=settings["sasl.login.retry.backoff.ms"],
@@ -110,38 +111,30 @@ class _Source(NamedTuple):
     close: Callable[[], None] | None = None
 
 
-class _Checks:
-    """What a JWT must say; sasl.oauthbearer.jwt.validator.class and the names of claims."""
+def _checked(settings: Mapping[str, Any], extensions: Mapping[str, str]) -> Callable[[str, str], OAuthToken]:
+    """Return what makes a token of a JWT, and of a word for where that is from, if it says what it must."""
+    scope_claim, sub_claim = settings["sasl.oauthbearer.scope.claim.name"], settings["sasl.oauthbearer.sub.claim.name"]
+    validator = settings[VALIDATOR_KEY]
+    validate = None if validator in _JAVA_VALIDATORS else _validator(validator)
 
-    def __init__(self, settings: Mapping[str, Any], extensions: Mapping[str, str]) -> None:
-        self._scope_claim: str = settings["sasl.oauthbearer.scope.claim.name"]
-        self._sub_claim: str = settings["sasl.oauthbearer.sub.claim.name"]
-        self._extensions = extensions
-        validator = settings[VALIDATOR_KEY]
-        self._validate = None if validator in _JAVA_VALIDATORS else _validator(validator)
+    def token(text: str, where: str) -> OAuthToken:
+        found = token_of_jwt(text, where, scope_claim=scope_claim, sub_claim=sub_claim, extensions=extensions)
+        if validate is not None:
+            validate(text)
+        return found
 
-    def token(self, text: str, where: str) -> OAuthToken:
-        token = token_of_jwt(text, where, scope_claim=self._scope_claim, sub_claim=self._sub_claim,
-                             extensions=self._extensions)
-        if self._validate is not None:
-            self._validate(text)
-        return token
-
-
-def _jaas(settings: Mapping[str, Any]) -> JaasEntry:
-    text = settings[KEY]
-    return parse_jaas(text) if text else JaasEntry(OAUTHBEARER_MODULE, "required", {})
+    return token
 
 
 def _source(settings: Mapping[str, Any], jaas: JaasEntry, clock: Clock) -> _Source:
     provider, handler = settings.get(PROVIDER_KEY), settings[HANDLER_KEY]
     if provider is not None:
         return _callback(PROVIDER_KEY, provider, settings)
+    is_unsecured = handler is None and any(option.startswith(UNSECURED) for option in jaas.options)
+    if is_unsecured or handler == _UNSECURED_HANDLER:
+        return _Source(UnsecuredTokens(jaas.options, clock).fetch, "the token without a signature")
     if handler is None or handler in _RETRIEVING_HANDLERS:
-        is_unsecured = handler is None and any(option.startswith(UNSECURED) for option in jaas.options)
-        return _unsecured(jaas, clock) if is_unsecured else _retriever(settings, jaas, clock)
-    if handler in _UNSECURED_HANDLERS:
-        return _unsecured(jaas, clock)
+        return _retriever(settings, jaas, clock)
     if handler == _MSK_HANDLER:
         from pyproducer.network.sasl.aws_msk_iam import MskTokens
 
@@ -178,8 +171,8 @@ def _retriever(settings: Mapping[str, Any], jaas: JaasEntry, clock: Clock, *,
                                          f"{PROVIDER_KEY} with a function that returns a token, or, for tokens "
                                          f"without a signature, the option {UNSECURED}StringClaim_sub of {KEY}")
     url = checked_url(given)
-    checks = _Checks(settings, {name[len(_EXTENSION):]: value for name, value in jaas.options.items()
-                                if name.startswith(_EXTENSION)})
+    checked = _checked(settings, {name[len(_EXTENSION):]: value for name, value in jaas.options.items()
+                                  if name.startswith(_EXTENSION)})
     is_file = urlsplit(url).scheme.lower() == "file"
     if is_file != (retriever == _FILE_RETRIEVER) and retriever != _DEFAULT_RETRIEVER:
         raise ConfigError(RETRIEVER_KEY, retriever, f"it does not go with {URL_KEY}, which is "
@@ -187,7 +180,7 @@ def _retriever(settings: Mapping[str, Any], jaas: JaasEntry, clock: Clock, *,
     if is_file:
         path = url2pathname(urlsplit(url).path)
         what = f"the token in {path}"
-        return _Source(lambda: checks.token(read_text(URL_KEY, path).strip(), what), what)
+        return _Source(lambda: checked(read_text(URL_KEY, path).strip(), what), what)
     if retriever == _BEARER_RETRIEVER:
         file = settings[ASSERTION_FILE_KEY]
         request: TokenRequest = JwtBearer(
@@ -201,7 +194,7 @@ def _retriever(settings: Mapping[str, Any], jaas: JaasEntry, clock: Clock, *,
     ssl_settings = {name: value for name, value in jaas.options.items() if name.startswith("ssl.")}
     endpoint = TokenEndpoint(url, request, ssl_settings, _timeouts(settings), clock)
     what = f"the token from {url}"
-    return _Source(lambda: checks.token(endpoint.jwt(), what), what, endpoint.close)
+    return _Source(lambda: checked(endpoint.jwt(), what), what, endpoint.close)
 
 
 def _either(settings: Mapping[str, Any], key: str, jaas: JaasEntry, option: str) -> str:
@@ -216,10 +209,6 @@ def _timeouts(settings: Mapping[str, Any]) -> Timeouts:
         return value_ms / 1000 if value_ms else DEFAULT_TIMEOUT_S
 
     return Timeouts(seconds("sasl.login.connect.timeout.ms"), seconds("sasl.login.read.timeout.ms"))
-
-
-def _unsecured(jaas: JaasEntry, clock: Clock) -> _Source:
-    return _Source(UnsecuredTokens(jaas.options, clock).fetch, "the token without a signature")
 
 
 def _callback(key: str, value: object, settings: Mapping[str, Any]) -> _Source:
