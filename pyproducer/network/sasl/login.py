@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.jaas import KEY, PLAIN_MODULE, SCRAM_MODULE, JaasEntry, parse_jaas
@@ -20,19 +20,11 @@ from pyproducer.network.sasl.plain import PlainSaslClient
 PLAIN = "PLAIN"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 _PASSWORD_MODULES = {PLAIN: PLAIN_MODULE, **dict.fromkeys(SCRAM, SCRAM_MODULE)}
-
-
-class _Elsewhere(NamedTuple):
-    """A login that takes time, and has a file of its own, which only its users need: the module, and what makes it."""
-
-    module: str
-    function: str
-
-
+# Logins that take time, and have files of their own, which only their users need: the module, and what makes it.
 _ELSEWHERE = {
-    "OAUTHBEARER": _Elsewhere("pyproducer.network.sasl.token_login", "token_login"),
-    "AWS_MSK_IAM": _Elsewhere("pyproducer.network.sasl.aws_msk_iam", "msk_iam_login"),
-    "GSSAPI": _Elsewhere("pyproducer.network.sasl.gssapi", "gssapi_login"),
+    "OAUTHBEARER": ("pyproducer.network.sasl.token_login", "token_login"),
+    "AWS_MSK_IAM": ("pyproducer.network.sasl.aws_msk_iam", "msk_iam_login"),
+    "GSSAPI": ("pyproducer.network.sasl.gssapi", "gssapi_login"),
 }
 
 
@@ -108,11 +100,11 @@ def login_for(settings: Mapping[str, Any]) -> Login | None:
 
         return StaticLogin(mechanism, credentials, lambda credentials: ScramSaslClient(mechanism, credentials))
     _refuse_password(settings, mechanism)
-    elsewhere = _ELSEWHERE.get(mechanism)
-    if elsewhere is None:
+    if mechanism not in _ELSEWHERE:
         raise ConfigError("sasl.mechanism", mechanism, "there is no such mechanism here: set it to one of "
                                                        f"{', '.join(sorted((*_PASSWORD_MODULES, *_ELSEWHERE)))}")
-    login: Login = getattr(importlib.import_module(elsewhere.module), elsewhere.function)(settings)
+    module, function = _ELSEWHERE[mechanism]
+    login: Login = getattr(importlib.import_module(module), function)(settings)
     return login
 
 

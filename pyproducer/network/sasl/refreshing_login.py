@@ -24,7 +24,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import Clock, SystemClock
@@ -120,26 +120,21 @@ class RefreshTimes:
         return max(min(proposed_ms, ends_ms - self.buffer_ms), now_ms + self.min_period_ms)
 
 
+@dataclass(frozen=True, repr=False)
 class _State(Generic[CredentialT]):
     """What the thread tells the others, never changed. Its repr shows nothing."""
 
-    __slots__ = ("credential", "error")
-
-    def __init__(self, credential: CredentialT | None, error: KafkaError | None) -> None:
-        self.credential = credential
-        self.error = error
+    credential: CredentialT | None
+    error: KafkaError | None
 
 
-class _Prepared(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class _Prepared:
     """The half of an authentication for a host, or why there is none; of which credentials, and since when."""
 
-    client: SaslClient | None
-    error: KafkaError | None
+    made: SaslClient | KafkaError
     credential: object
     made_ms: int
-
-    def __repr__(self) -> str:
-        return "_Prepared()"
 
 
 class RefreshingLogin(Generic[CredentialT]):
@@ -271,10 +266,9 @@ class RefreshingLogin(Generic[CredentialT]):
         if prepared is None:
             self.is_ready_for(host)
             raise unavailable(f"{self._what}: what goes to {host} of it is not made yet")
-        if prepared.client is None:
-            assert prepared.error is not None, "it is one or the other"
-            raise prepared.error
-        return prepared.client
+        if isinstance(prepared.made, KafkaError):
+            raise prepared.made
+        return prepared.made
 
     def close(self) -> None:
         """End the thread, without waiting for what it fetches; forget the credentials. Does nothing the second time."""
@@ -320,14 +314,13 @@ class RefreshingLogin(Generic[CredentialT]):
             credential = self._current()
             if credential is None:
                 return
-            client: SaslClient | None = None
-            error: KafkaError | None = None
+            made: SaslClient | KafkaError
             try:
-                client = self._make_client(credential, host)
+                made = self._make_client(credential, host)
             except BaseException as cause:  # as in run_once
-                error = self._passing(cause).with_traceback(None)
-                error.__context__ = None
-            self._prepared[host] = _Prepared(client, error, credential, self._clock.now_ms())
+                made = self._passing(cause).with_traceback(None)
+                made.__context__ = None
+            self._prepared[host] = _Prepared(made, credential, self._clock.now_ms())
             self._wanted.pop(host, None)
             if self._is_closed:  # by another thread, meanwhile
                 self._forget()
