@@ -83,12 +83,13 @@ def send(topic: str, files: tuple[BinaryIO, ...], bootstrap_server: str | None, 
         settings_of(bootstrap_server, config_file, properties, **{"client.id": "pyproducer-send"}))
     if not files and sys.stdin is None:
         raise click.UsageError("standard input is closed: name FILES with the lines")
+    sources = files or (sys.stdin.buffer,)
     producer = make_producer(settings)
-    run = _Sending(producer, topic, partition, _opened(failed_file, files, producer))
+    run = _Sending(producer, topic, partition, _opened(failed_file, sources, producer))
     interrupted = False
     progress = Progress()
     try:
-        for stream in files or (sys.stdin.buffer,):
+        for stream in sources:
             if form == Format():
                 run.send_lines(lines_of(stream), progress)
             else:
@@ -110,23 +111,24 @@ def send(topic: str, files: tuple[BinaryIO, ...], bootstrap_server: str | None, 
     sys.exit(INTERRUPTED if interrupted else _FAILED if failed else 0)
 
 
-def _opened(path: str | None, files: tuple[BinaryIO, ...], producer: KafkaProducer[Any, Any]) -> BinaryIO | None:
+def _opened(path: str | None, sources: tuple[BinaryIO, ...], producer: KafkaProducer[Any, Any]) -> BinaryIO | None:
     """Open the file of failed lines, before any line is sent that could not be kept there."""
     if path is None:
         return None
     try:
-        if any(_is_file(path, stream) for stream in files):
-            raise OSError("its lines are to be sent, and it would be emptied before")
+        if any(_is_kept_in(path, stream) for stream in sources):
+            raise OSError("its lines are to be sent, and failed ones would overwrite them, or be sent without end: "
+                          "name another file")
         return cast("BinaryIO", click.open_file(path, "wb"))
     except OSError as error:
         producer.close(0)
         refuse(f"--failed {path}: {error.strerror or error}")
 
 
-def _is_file(path: str, stream: BinaryIO) -> bool:
-    """Whether a stream is read from the regular file at a path."""
+def _is_kept_in(path: str, stream: BinaryIO) -> bool:
+    """Whether a stream is read from the regular file at a path, `-` for that of standard output."""
     try:
-        found = os.stat(path)
+        found = os.fstat(sys.stdout.fileno()) if path == "-" else os.stat(path)
         return stat.S_ISREG(found.st_mode) and os.path.samestat(found, os.fstat(stream.fileno()))
     except OSError:  # there is none, or the stream has no descriptor
         return False

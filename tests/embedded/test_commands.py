@@ -141,6 +141,25 @@ def test_send_when_failed_lines_cannot_be_kept_then_nothing_is_sent(
     assert stored(broker) == []
 
 
+@pytest.mark.parametrize("files", [[], ["-"]])
+@pytest.mark.parametrize("failed", ["lines.txt", "link.txt", "/dev/stdin", "-"])
+def test_send_when_failed_lines_would_go_to_the_file_that_is_standard_input_then_it_is_refused_and_whole(
+        broker: EmbeddedBroker, tmp_path: Path, files: list[str], failed: str) -> None:
+    """Who sent failed lines again by `--failed failed.txt < failed.txt` had an empty file, and was told of no error."""
+    lines = tmp_path / "lines.txt"
+    lines.write_text("one\nbad:\n")
+    (tmp_path / "link.txt").symlink_to(lines)
+    path = failed if failed in ("-", "/dev/stdin") else str(tmp_path / failed)
+    with lines.open("rb") as reading, lines.open("ab") as appending:
+        done = subprocess.run([*COMMAND, "send", "-b", broker.bootstrap_servers, "--failed", path, "orders", *files],
+                              stdin=reading, stdout=appending, stderr=subprocess.PIPE, text=True, timeout=PROGRAM_S,
+                              check=False)
+    assert done.returncode == 2, done.stderr
+    assert f"--failed {path}: its lines are to be sent" in done.stderr
+    assert lines.read_text() == "one\nbad:\n"
+    assert stored(broker) == []
+
+
 def test_send_when_nobody_reads_what_it_says_then_it_goes_on(broker: EmbeddedBroker, tmp_path: Path) -> None:
     failed, (reading, writing) = tmp_path / "failed.txt", os.pipe()
     os.close(reading)
