@@ -36,6 +36,8 @@ from pyproducer.common.printable import printable
 from pyproducer.producer.kafka_producer import KafkaProducer
 
 _FAILED = 1
+_LINE_FORMATS = ("lines",)
+_FIELD_FORMATS = ("json", "csv")
 _MOST_TOLD = 10
 _OF_A_ROW = (RecordTooLargeError, SerializationError, ValueError)
 _MOST_PENDING = 64
@@ -55,10 +57,10 @@ def _separator(_context: click.Context, _parameter: click.Parameter, text: str |
 @click.option("--format", "kind", type=click.Choice(("lines", "json", "csv")), default="lines", show_default=True,
               help="What a line is: the value; an object with key, value, headers; or a row below a row of names.")
 @click.option("--key-separator", metavar="TEXT", callback=_separator,
-              help="A key stands before this in each line, as '\\t' or ':'.")
+              help="Of lines: a key stands before this in each, as '\\t' or ':'.")
 @click.option("--headers-separator", metavar="TEXT", callback=_separator,
-              help="Headers stand before this in each line, as name:value,name:value.")
-@click.option("--null-marker", metavar="TEXT", help="This text is no value: a tombstone.")
+              help="Of lines: headers stand before this in each, as name:value,name:value.")
+@click.option("--null-marker", metavar="TEXT", help="Of lines: this text is no value (a tombstone), or no key.")
 @click.option("--key-field", metavar="NAME", help="Of json and csv: the field that is the key.")
 @click.option("--value-field", metavar="NAME", help="Of json and csv: the field that is the value; else all, as JSON.")
 @click.option("--partition", type=click.IntRange(min=0), help="Send all to this partition.")
@@ -78,6 +80,8 @@ def send(topic: str, files: tuple[BinaryIO, ...], bootstrap_server: str | None, 
       pyproducer send --config client.properties --key-separator : orders lines.txt --failed failed.txt
       pyproducer send -b localhost:9092 --format csv --key-field id orders orders.csv
     """  # noqa: D301 - click reads the backspace
+    _refuse_unfitting(kind, {"--key-separator": key_separator, "--headers-separator": headers_separator,
+                             "--null-marker": null_marker, "--key-field": key_field, "--value-field": value_field})
     form = Format(kind, _text(key_separator), _text(headers_separator), _text(null_marker), key_field, value_field)
     settings = sending_settings(
         settings_of(bootstrap_server, config_file, properties, **{"client.id": "pyproducer-send"}))
@@ -109,6 +113,15 @@ def send(topic: str, files: tuple[BinaryIO, ...], bootstrap_server: str | None, 
         tell(f"{'interrupted: ' if interrupted else ''}{summary.delivered:,} stored, {failed:,} failed in "
              f"{took_s:.1f} s{rate}")
     sys.exit(INTERRUPTED if interrupted else _FAILED if failed else 0)
+
+
+def _refuse_unfitting(kind: str, given: dict[str, str | None]) -> None:
+    """Refuse what means nothing in a format, such as a key's field of plain lines, none of which would have a key."""
+    for option, text in given.items():
+        formats = _FIELD_FORMATS if option.endswith("-field") else _LINE_FORMATS
+        if text is not None and kind not in formats:
+            raise click.UsageError(f"{option} is an option of --format {' or '.join(formats)}, and the format is "
+                                   f"{kind}: leave it out, or change --format")
 
 
 def _opened(path: str | None, sources: tuple[BinaryIO, ...], producer: KafkaProducer[Any, Any]) -> BinaryIO | None:

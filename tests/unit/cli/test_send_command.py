@@ -1,4 +1,4 @@
-"""What `pyproducer send` keeps of lines that fail on two threads at once."""
+"""`pyproducer send` without a broker: what it refuses, and what it keeps of lines that fail on two threads at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from click.testing import CliRunner
 
+from pyproducer.cli.main import main
 from pyproducer.cli.progress import Progress
 from pyproducer.cli.records_in import Format, records_of
 from pyproducer.cli.send_command import _Sending
@@ -68,3 +70,14 @@ def test_failed_lines_when_the_producer_tells_of_one_while_another_is_kept_then_
     teller.join(GIVE_UP_S)
     assert disk.getvalue() == b"id,name\n2,two,many\n1,one\n"
     assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == ["line 3", "line 2"]
+
+
+@pytest.mark.parametrize(("kind", "option", "fits"), [
+    ("lines", "--key-field", "json or csv"), ("lines", "--value-field", "json or csv"),
+    *((kind, option, "lines") for kind in ("json", "csv")
+      for option in ("--key-separator", "--headers-separator", "--null-marker"))])
+def test_option_when_it_has_no_meaning_in_the_format_then_it_is_refused(kind: str, option: str, fits: str) -> None:
+    """With --key-field and without --format every line was stored, and none had a key."""
+    done = CliRunner().invoke(main, ["send", "-b", "x:1", "--format", kind, option, "id", "orders"], input="a\n")
+    assert done.exit_code == 2, done.output
+    assert f"{option} is an option of --format {fits}, and the format is {kind}" in done.output
