@@ -162,12 +162,15 @@ def _bytes(value: object) -> bytes | None:
 def _csv(chunks: Iterable[list[bytes]], form: Format) -> Iterator[Record | LineError]:
     """The first row has the names; a value in quotes may hold line ends. Blank lines are no rows."""
     taken: list[bytes] = []  # the lines of the row that is being read, as they came
+    is_open = False  # the input ended in the middle of a row: only within quotes does a line's end not end it
 
     def texts() -> Iterator[str]:
+        nonlocal is_open
         for lines in chunks:
             for line in lines:
                 taken.append(line)
                 yield line.decode("utf-8", errors="surrogateescape") + "\n"
+        is_open = bool(taken)
 
     csv.field_size_limit(_LONGEST_FIELD)
     names: list[str] = []
@@ -176,6 +179,9 @@ def _csv(chunks: Iterable[list[bytes]], form: Format) -> Iterator[Record | LineE
     while True:
         taken.clear()
         row, why = _next_row(rows)
+        if is_open:  # csv takes it for closed; `strict` would refuse more than that
+            is_open = False
+            why = "a quote in it is not closed: close it, or double it where it is text in a field that has quotes"
         line = b"\n".join(taken)
         if why is not None:
             yield LineError(number, line, why, head)

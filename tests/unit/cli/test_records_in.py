@@ -106,6 +106,29 @@ def test_csv_when_the_row_of_names_is_none_then_nothing_below_it_is_read() -> No
     assert refused.number == 1
 
 
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", '\n""', '"" and more\n\n'])
+@pytest.mark.parametrize("opened", ['2,"two', '2,"', '"2,two', '2,"a"" b'])
+def test_csv_when_a_quote_is_not_closed_then_its_row_is_refused(opened: str, end: str) -> None:
+    """All that stood below the quote was stored as one record."""
+    tail = f"{opened}\n3,three{end}"
+    found = read(f"id,name\n1,one\n{tail}".encode(), Format("csv", value_field="name"))
+    assert told(found) == [(2, b"one"), (3, None)]
+    assert "a quote in it is not closed" in str(found[1])
+    assert found[1].line == tail.replace("\r", "").removesuffix("\n").encode()
+    assert found[1].head == b"id,name"
+
+
+def test_csv_when_the_row_of_names_has_a_quote_that_is_not_closed_then_it_is_refused() -> None:
+    (refused,) = read(b'id,"name\n1,one\n', Format("csv"))
+    assert "a quote in it is not closed" in str(refused)
+
+
+@pytest.mark.parametrize("last", ['2,"two"', '2,"two" and more', '2,two "and', '2,"a"" b"'])
+def test_csv_when_the_last_row_has_quotes_that_are_closed_or_text_then_it_is_taken(last: str) -> None:
+    found = read(f"id,name\n1,one\n{last}".encode(), Format("csv", key_field="id", value_field="name"))
+    assert [each.key for each in found if isinstance(each, Record)] == [b"1", b"2"]
+
+
 def test_csv_when_there_is_no_such_column_then_each_row_says_so() -> None:
     (refused,) = read(b"id,name\n1,a\n", Format("csv", key_field="nme"))
     assert "there is no column 'nme'" in str(refused)
