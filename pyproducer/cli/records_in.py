@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
@@ -182,6 +183,8 @@ def _csv(chunks: Iterable[list[bytes]], form: Format) -> Iterator[Record | LineE
         if is_open:  # csv takes it for closed; `strict` would refuse more than that
             is_open = False
             why = "a quote in it is not closed: close it, or double it where it is text in a field that has quotes"
+        if row and not names:
+            why = why or _why_no_names(row)
         line = b"\n".join(taken)
         if why is not None:
             yield LineError(number, line, why, head)
@@ -214,6 +217,13 @@ def _next_row(rows: Iterator[list[str]]) -> tuple[list[str] | None, str | None]:
         return next(rows, None), None
     except csv.Error as error:
         return None, f"it is no CSV: {error}"
+
+
+def _why_no_names(row: list[str]) -> str | None:
+    ((name, count),) = Counter(row).most_common(1)
+    if count == 1:
+        return None
+    return f"{count} columns are called {name!r}: give each a name of its own; nothing below them is sent"
 
 
 def _csv_record(number: int, line: bytes, fields: dict[str, str], form: Format) -> Record:

@@ -129,6 +129,14 @@ def test_csv_when_the_last_row_has_quotes_that_are_closed_or_text_then_it_is_tak
     assert [each.key for each in found if isinstance(each, Record)] == [b"1", b"2"]
 
 
+@pytest.mark.parametrize(("names", "twice"), [(b"id,name,id", "id"), (b'a,"id","id",a', "a"), (b"id,,name,", "")])
+def test_csv_when_two_columns_have_one_name_then_nothing_below_it_is_read(names: bytes, twice: str) -> None:
+    """The last of them was sent alone, as if the others were not there."""
+    (refused,) = read(names + b"\n1,2,3,4\n", Format("csv"))
+    assert f"line 1: 2 columns are called {twice!r}" in str(refused)
+    assert refused.line == names
+
+
 def test_csv_when_there_is_no_such_column_then_each_row_says_so() -> None:
     (refused,) = read(b"id,name\n1,a\n", Format("csv", key_field="nme"))
     assert "there is no column 'nme'" in str(refused)
