@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import csv
 import json
+import select
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import BinaryIO, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO, NamedTuple, cast
 
 _READ_BYTES = 1 << 20
 _LONGEST_FIELD = 1 << 27
@@ -64,7 +65,7 @@ class Format(NamedTuple):
 def lines_of(stream: BinaryIO) -> Iterator[list[bytes]]:
     """Yield the lines of a stream without their ends, as many at a time as came together: a terminal's each alone."""
     parts: list[bytes] = []  # of a line whose end has not come
-    read = getattr(stream, "read1", stream.read)
+    read = _reader_of(stream)
     while chunk := read(_READ_BYTES):
         begin, *lines = chunk.split(b"\n")
         parts.append(begin)
@@ -77,6 +78,23 @@ def lines_of(stream: BinaryIO) -> Iterator[list[bytes]]:
         yield lines
     if rest := b"".join(parts):
         yield [rest]
+
+
+def _reader_of(stream: BinaryIO) -> Callable[[int], bytes]:
+    """Return what reads at most so many bytes as soon as some are there, and none at the end alone.
+
+    A buffer says the same of the end and of a descriptor that does not block and has nothing yet. Such a descriptor is
+    waited for, and not set to block: others may share it, and expect it as they made it.
+    """
+    raw = getattr(stream, "raw", None)
+    if raw is None:
+        return getattr(stream, "read1", stream.read)
+
+    def read(count: int) -> bytes:
+        while (chunk := raw.read(count)) is None:
+            select.select([raw], [], [])
+        return cast("bytes", chunk)
+    return read
 
 
 def records_of(chunks: Iterable[list[bytes]], form: Format) -> Iterator[Record | LineError]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+from typing import Any
 
 import pytest
 
@@ -50,6 +52,36 @@ def test_lines_when_one_is_long_then_nothing_is_copied_again_with_each_read() ->
     stream = Parts(*([Counting(b"x" * 100)] * 50), b"\n")
     assert list(lines_of(stream)) == [[b"x" * 5_000]]  # type: ignore[arg-type]  # a stub
     assert Counting.copied == 0
+
+
+class Late(io.FileIO):
+    """The end of a pipe that does not block; into the other one the next part goes when nothing was there to read."""
+
+    def __init__(self, *parts: bytes) -> None:
+        reading, self.writing = os.pipe()
+        os.set_blocking(reading, False)
+        super().__init__(reading)
+        self.parts = list(parts)
+
+    def _or_more(self, found: Any) -> Any:
+        if found is None and self.parts:
+            os.write(self.writing, self.parts.pop(0))
+        elif found is None:
+            os.close(self.writing)
+        return found
+
+    def read(self, size: int | None = -1, /) -> Any:
+        return self._or_more(super().read(size))
+
+    def readinto(self, buffer: Any, /) -> Any:
+        return self._or_more(super().readinto(buffer))
+
+
+def test_lines_when_the_stream_does_not_block_then_those_that_come_later_are_read_and_it_stays_so() -> None:
+    """Another program that has the same standard input may have set it so; that nothing was there yet was the end."""
+    with io.BufferedReader(Late(b"a\nb", b"\n", b"c\n", b"rest")) as stream:
+        assert list(lines_of(stream)) == [[b"a"], [b"b"], [b"c"], [b"rest"]]
+        assert not os.get_blocking(stream.fileno())
 
 
 @pytest.mark.parametrize("line", [b'{"value": "\\ud800"}', b"[" * 100_000, b'{"key": "\\udfff", "value": 1}', b"\xff"])
