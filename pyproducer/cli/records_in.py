@@ -22,12 +22,13 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class LineError(ValueError):
-    """A line makes no record; `line` is it, `number` counts from 1, `head` is the row of names above it."""
+    """A line makes no record, and `why`; `line` is it, `number` counts from 1, `head` is the row of names above it."""
 
     def __init__(self, number: int, line: bytes, why: str, head: bytes | None = None) -> None:
         super().__init__(f"line {number}: {why}")
         self.number = number
         self.line = line
+        self.why = why
         self.head = head
 
 

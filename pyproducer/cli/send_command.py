@@ -94,6 +94,8 @@ def send(topic: str, files: tuple[BinaryIO, ...], bootstrap_server: str | None, 
     progress = Progress()
     try:
         for stream in sources:
+            if len(sources) > 1:
+                run.begin(f"{getattr(stream, 'name', '<stdin>')}:")
             if form == Format():
                 run.send_lines(lines_of(stream), progress)
             else:
@@ -172,20 +174,28 @@ class _Sending:
         self._head: bytes | None = None
         self._told = 0
         self._count = 0
-        self._pending: list[tuple[int, list[bytes], BatchFuture]] = []
+        self._source = "line "
+        self._lines = 0  # of this source alone; of plain lines
+        self._pending: list[tuple[str, int, list[bytes], BatchFuture]] = []
+
+    def begin(self, source: str) -> None:
+        """Say where the next lines come from, as it is told before a line's number."""
+        self._source = source
+        self._lines = 0
 
     def send_lines(self, chunks: Iterator[list[bytes]], progress: Progress) -> None:
         """Send plain lines: columns of them, which cost no step for each."""
         for lines in chunks:
             partitions = None if self._partition is None else [self._partition] * len(lines)
-            first = self._count + 1
+            first = self._lines + 1
+            self._lines += len(lines)
             self._count += len(lines)
             try:
                 future = self.producer.send_batch(self._topic, lines, partitions=partitions)
             except _OF_A_ROW:  # no row was sent
                 self._send_each(first, lines)
             else:
-                self._pending.append((first, lines, future))
+                self._pending.append((self._source, first, lines, future))
             progress.step(self._count)
             if len(self._pending) >= _MOST_PENDING:
                 self._settle_first()
@@ -201,14 +211,14 @@ class _Sending:
                                partition=self._partition, on_completion=self._teller(record))
         except _OF_A_ROW as error:
             self.refused += 1
-            self._on_failed(record.number, record.line, error, record.head)
+            self._on_failed(self._source, record.number, record.line, error, record.head)
 
     def send_records(self, records: Iterator[Record | LineError], progress: Progress) -> None:
         """Send records one by one, with a callback for those that fail."""
         for record in records:
             if isinstance(record, LineError):
                 self.refused += 1
-                self._on_failed(record.number, record.line, record, record.head)
+                self._on_failed(self._source, record.number, record.line, record, record.head)
                 continue
             self._count += 1
             self._send_one(record)
@@ -221,19 +231,22 @@ class _Sending:
             self._settle_first()
 
     def _settle_first(self) -> None:
-        first, lines, future = self._pending[0]
+        source, first, lines, future = self._pending[0]
         result = future.result()
         del self._pending[0]
         for row, error in result.errors.items():
-            self._on_failed(first + row, lines[row], error)
+            self._on_failed(source, first + row, lines[row], error)
 
     def _teller(self, record: Record) -> Any:
+        source = self._source  # it may have ended when its record fails
+
         def told(_metadata: object, error: KafkaError | None) -> None:
             if error is not None:
-                self._on_failed(record.number, record.line, error, record.head)
+                self._on_failed(source, record.number, record.line, error, record.head)
         return told
 
-    def _on_failed(self, number: int, line: bytes, error: BaseException, head: bytes | None = None) -> None:
+    def _on_failed(self, source: str, number: int, line: bytes, error: BaseException,
+                   head: bytes | None = None) -> None:
         with self._lock:
             if head is not None and head != self._head:
                 self._head = head
@@ -241,8 +254,8 @@ class _Sending:
             self._keep(line)
             self._told += 1
             if self._told <= _MOST_TOLD:
-                where = str(error) if isinstance(error, LineError) else f"line {number}: {error}"
-                tell(printable(where))
+                why = error.why if isinstance(error, LineError) else error
+                tell(printable(f"{source}{number}: {why}"))
 
     def _keep(self, line: bytes) -> None:
         if self._failed_file is not None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
 
+from pyproducer.cli import send_command
 from pyproducer.cli.main import main
 from pyproducer.cli.progress import Progress
 from pyproducer.cli.records_in import Format, records_of
@@ -81,3 +84,62 @@ def test_option_when_it_has_no_meaning_in_the_format_then_it_is_refused(kind: st
     done = CliRunner().invoke(main, ["send", "-b", "x:1", "--format", kind, option, "id", "orders"], input="a\n")
     assert done.exit_code == 2, done.output
     assert f"{option} is an option of --format {fits}, and the format is {kind}" in done.output
+
+
+def places(said: str) -> list[str]:
+    """Where each line was that is told of."""
+    return re.findall(r"^(.*\d): ", said, re.MULTILINE)
+
+
+@pytest.fixture
+def producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[MockProducer[Any, Any]]:
+    """The producer of the command."""
+    with MockProducer({"max.request.size": 1000}) as producer:
+        monkeypatch.setattr(send_command, "make_producer", lambda _settings: producer)
+        yield producer
+
+
+FORMATS = {"lines": ([], f"one\n\n{'x' * 2_000}\n"),
+           "keys": (["--key-separator", ":"], "k:one\nk:two\nthree\n"),
+           "json": (["--format", "json"], '{"value": 1}\n{"value": 2}\n[]\n'),
+           "csv": (["--format", "csv"], "id,name\n1,one\n2\n")}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_line_when_there_are_several_files_then_it_is_named_with_its_own_and_counted_there(
+        producer: MockProducer[Any, Any], tmp_path: Path, kind: str) -> None:
+    """Whose line 3 it was nobody could say; of plain lines it was no file's."""
+    options, text = FORMATS[kind]
+    first, second = tmp_path / "first.txt", tmp_path / "second.txt"
+    first.write_text(text)
+    second.write_text(text)
+    done = CliRunner().invoke(main, ["send", "-b", "x:1", *options, "orders", str(first), "-", str(second)], input=text)
+    assert places(done.output) == [f"{first}:3", "<stdin>:3", f"{second}:3"], done.output
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("is_file", [True, False])
+def test_line_when_there_is_one_file_or_standard_input_then_its_number_is_its_name(
+        producer: MockProducer[Any, Any], tmp_path: Path, kind: str, is_file: bool) -> None:
+    options, text = FORMATS[kind]
+    (tmp_path / "lines.txt").write_text(text)
+    files = [str(tmp_path / "lines.txt")] if is_file else []
+    done = CliRunner().invoke(main, ["send", "-b", "x:1", *options, "orders", *files], input=text)
+    assert places(done.output) == ["line 3"], done.output
+
+
+@pytest.mark.parametrize("kind", ["lines", "json"])
+def test_line_when_it_fails_after_the_next_file_began_then_it_is_named_with_its_own(
+        capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    producer = MockProducer(auto_complete=False)
+    run = _Sending(cast("Any", producer), "orders", None, None)
+    for name in ("first", "second"):
+        run.begin(f"{name}:")
+        if kind == "lines":
+            run.send_lines(iter([[b"1"], [b"2"]]), Progress())
+        else:
+            run.send_records(records_of([[b'{"value": 1}', b'{"value": 2}']], Format("json")), Progress())
+    while producer.error_next(DisconnectedError("the broker is gone")):
+        pass
+    run.settle()
+    assert places(capsys.readouterr().err) == ["first:1", "first:2", "second:1", "second:2"]
