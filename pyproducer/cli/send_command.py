@@ -1,6 +1,7 @@
 """`pyproducer send`: lines of standard input, or of files, into a topic.
 
-Exit status: 0 where all were stored, 1 where some were not, 2 for a wrong command, 130 after Ctrl-C.
+Exit status: 0 where all were stored, 1 where some were not or could not be read, 2 for a wrong command, 130 after
+Ctrl-C.
 
 Road:    standard input -> records_in -> [send] -> KafkaProducer
 Thread:  the main thread; callbacks of failed lines on the producer's.
@@ -94,12 +95,15 @@ def send(topic: str, files: tuple[BinaryIO, ...], bootstrap_server: str | None, 
     progress = Progress()
     try:
         for stream in sources:
-            if len(sources) > 1:
-                run.begin(f"{getattr(stream, 'name', '<stdin>')}:")
-            if form == Format():
-                run.send_lines(lines_of(stream), progress)
-            else:
-                run.send_records(records_of(lines_of(stream), form), progress)
+            name = getattr(stream, "name", "<stdin>")
+            run.begin(f"{name}:" if len(sources) > 1 else "line ")
+            try:
+                if form == Format():
+                    run.send_lines(lines_of(stream), progress)
+                else:
+                    run.send_records(records_of(lines_of(stream), form), progress)
+            except OSError as error:
+                run.on_unreadable(name, error)
         run.settle()
     except KeyboardInterrupt:
         interrupted = True
@@ -110,11 +114,11 @@ def send(topic: str, files: tuple[BinaryIO, ...], bootstrap_server: str | None, 
     failed = sum(summary.failed.values()) + run.refused
     if failed > _MOST_TOLD:
         tell(f"... {failed - _MOST_TOLD:,} more failed")
-    if failed or interrupted or not quiet:
+    if failed or interrupted or run.is_cut_off or not quiet:
         rate = f", {summary.delivered / took_s:,.0f} a second" if took_s > 0 else ""
         tell(f"{'interrupted: ' if interrupted else ''}{summary.delivered:,} stored, {failed:,} failed in "
              f"{took_s:.1f} s{rate}")
-    sys.exit(INTERRUPTED if interrupted else _FAILED if failed else 0)
+    sys.exit(INTERRUPTED if interrupted else _FAILED if failed or run.is_cut_off else 0)
 
 
 def _refuse_unfitting(kind: str, given: dict[str, str | None]) -> None:
@@ -167,6 +171,7 @@ class _Sending:
                  failed_file: BinaryIO | None) -> None:
         self.producer = producer
         self.refused = 0
+        self.is_cut_off = False
         self._topic = topic
         self._partition = partition
         self._lock = threading.RLock()  # guards the next three
@@ -175,7 +180,7 @@ class _Sending:
         self._told = 0
         self._count = 0
         self._source = "line "
-        self._lines = 0  # of this source alone; of plain lines
+        self._lines = 0  # of this source alone
         self._pending: list[tuple[str, int, list[bytes], BatchFuture]] = []
 
     def begin(self, source: str) -> None:
@@ -216,6 +221,7 @@ class _Sending:
     def send_records(self, records: Iterator[Record | LineError], progress: Progress) -> None:
         """Send records one by one, with a callback for those that fail."""
         for record in records:
+            self._lines = record.number + record.line.count(b"\n")
             if isinstance(record, LineError):
                 self.refused += 1
                 self._on_failed(self._source, record.number, record.line, record, record.head)
@@ -224,6 +230,12 @@ class _Sending:
             self._send_one(record)
             if not self._count & 0xFF:
                 progress.step(self._count)
+
+    def on_unreadable(self, name: str, error: OSError) -> None:
+        """Note that a source ends before its end, as on a disk that is broken; what was sent of it is settled."""
+        self.is_cut_off = True
+        tell(printable(f"pyproducer send: {name}: it cannot be read on behind line {self._lines}, and what stands "
+                       f"there is not sent: {error.strerror or error}"))
 
     def settle(self) -> None:
         """Look at what became of all chunks."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -143,3 +145,51 @@ def test_line_when_it_fails_after_the_next_file_began_then_it_is_named_with_its_
         pass
     run.settle()
     assert places(capsys.readouterr().err) == ["first:1", "first:2", "second:1", "second:2"]
+
+
+class Broken(io.RawIOBase):
+    """A stream that breaks behind the lines that it has, when the producer has failed with them."""
+
+    def __init__(self, text: bytes, producer: MockProducer[Any, Any]) -> None:
+        self.text = text
+        self.producer = producer
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        if not self.text:
+            while self.producer.error_next(DisconnectedError("the broker is gone")):
+                pass
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        size = len(self.text)
+        buffer[:size], self.text = self.text, b""
+        return size
+
+
+@pytest.mark.parametrize(("kind", "text", "kept"), [
+    ([], b"1\n2\n3", b"1\n2\n"), (["--format", "json"], b'{"value": 1}\n[]\n{"va', b'[]\n{"value": 1}\n'),
+    (["--format", "csv"], b'id\n"1\n1"\n"2', b'id\n"1\n1"\n')])
+def test_input_when_it_cannot_be_read_on_then_that_is_told_and_what_was_sent_before_is_settled(
+        producer: MockProducer[Any, Any], tmp_path: Path, kind: list[str], text: bytes, kept: bytes) -> None:
+    """It ended with a traceback: nobody was told what was stored, and lines that failed were not kept."""
+    failed, producer.auto_complete = tmp_path / "failed.txt", False
+    done = CliRunner().invoke(main, ["send", "-q", "-b", "x:1", *kind, "--failed", str(failed), "orders"],
+                              input=cast("Any", io.BufferedReader(Broken(text, producer))))
+    assert done.exit_code == 1, done.output
+    number = 3 if "csv" in kind else 2
+    assert (f"pyproducer send: <stdin>: it cannot be read on behind line {number}, and what stands there is not sent: "
+            "Input/output error\n") in done.output
+    assert f"0 stored, {1 if 'csv' in kind else 2} failed in " in done.output
+    assert failed.read_bytes() == kept
+
+
+def test_input_when_a_file_cannot_be_read_on_then_the_next_one_is_sent_and_the_status_is_1(
+        producer: MockProducer[Any, Any], tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("3\n4\n")
+    done = CliRunner().invoke(main, ["send", "-q", "-b", "x:1", "orders", "-", str(tmp_path / "lines.txt")],
+                              input=cast("Any", io.BufferedReader(Broken(b"1\n2", producer))))
+    assert done.exit_code == 1, done.output
+    assert "it cannot be read on behind line 1, " in done.output
+    assert "3 stored, 0 failed in " in done.output
+    assert [record.value for record in producer.history()] == [b"1", b"3", b"4"]
