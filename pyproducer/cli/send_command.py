@@ -32,7 +32,7 @@ from pyproducer.cli.client_settings import (
 from pyproducer.cli.progress import Progress
 from pyproducer.cli.records_in import Format, LineError, Record, lines_of, records_of
 from pyproducer.common.delivery_summary import DeliverySummary
-from pyproducer.common.errors import KafkaError, RecordTooLargeError, SerializationError
+from pyproducer.common.errors import DeliveryFailedError, KafkaError
 from pyproducer.common.printable import printable
 from pyproducer.producer.kafka_producer import KafkaProducer
 
@@ -40,7 +40,8 @@ _FAILED = 1
 _LINE_FORMATS = ("lines",)
 _FIELD_FORMATS = ("json", "csv")
 _MOST_TOLD = 10
-_OF_A_ROW = (RecordTooLargeError, SerializationError, ValueError)
+_REFUSALS = (KafkaError, ValueError)
+"""What send() and send_batch() raise, and nothing was sent: of a line that cannot be, or of a producer that is dead."""
 _MOST_PENDING = 64
 """So many chunks of plain lines are on their way; their lines are kept until they are stored, for the failed ones."""
 
@@ -155,10 +156,14 @@ def _is_kept_in(path: str, stream: BinaryIO) -> bool:
 
 def _close(producer: KafkaProducer[Any, Any], interrupted: bool) -> tuple[DeliverySummary, bool]:
     """Send what was handed over, and end; another Ctrl-C gives up on it."""
-    try:
-        return producer.close(), interrupted
-    except KeyboardInterrupt:
-        return producer.close(0), True
+    timeout_s = None
+    while True:
+        try:
+            return producer.close(timeout_s), interrupted
+        except KeyboardInterrupt:
+            timeout_s, interrupted = 0, True
+        except DeliveryFailedError:  # of pyproducer.on.unretrieved=raise, once; each line is told by itself
+            pass
 
 
 class _Sending:
@@ -197,7 +202,7 @@ class _Sending:
             self._count += len(lines)
             try:
                 future = self.producer.send_batch(self._topic, lines, partitions=partitions)
-            except _OF_A_ROW:  # no row was sent
+            except _REFUSALS:  # no row was sent
                 self._send_each(first, lines)
             else:
                 self._pending.append((self._source, first, lines, future))
@@ -214,7 +219,7 @@ class _Sending:
         try:
             self.producer.send(self._topic, record.value, key=record.key, headers=record.headers,
                                partition=self._partition, on_completion=self._teller(record))
-        except _OF_A_ROW as error:
+        except _REFUSALS as error:
             self.refused += 1
             self._on_failed(self._source, record.number, record.line, error, record.head)
 

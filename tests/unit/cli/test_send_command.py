@@ -150,9 +150,10 @@ def test_line_when_it_fails_after_the_next_file_began_then_it_is_named_with_its_
 class Broken(io.RawIOBase):
     """A stream that breaks behind the lines that it has, when the producer has failed with them."""
 
-    def __init__(self, text: bytes, producer: MockProducer[Any, Any]) -> None:
+    def __init__(self, text: bytes, producer: MockProducer[Any, Any], error: BaseException | None = None) -> None:
         self.text = text
         self.producer = producer
+        self.error = error
 
     def readable(self) -> bool:
         return True
@@ -161,7 +162,7 @@ class Broken(io.RawIOBase):
         if not self.text:
             while self.producer.error_next(DisconnectedError("the broker is gone")):
                 pass
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+            raise self.error or OSError(errno.EIO, os.strerror(errno.EIO))
         size = len(self.text)
         buffer[:size], self.text = self.text, b""
         return size
@@ -193,3 +194,31 @@ def test_input_when_a_file_cannot_be_read_on_then_the_next_one_is_sent_and_the_s
     assert "it cannot be read on behind line 1, " in done.output
     assert "3 stored, 0 failed in " in done.output
     assert [record.value for record in producer.history()] == [b"1", b"3", b"4"]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_line_when_the_producer_takes_no_more_then_it_is_kept_as_others_that_fail(
+        producer: MockProducer[Any, Any], tmp_path: Path, kind: str) -> None:
+    """It ended with a traceback, and no line was kept."""
+    options, text = FORMATS[kind]
+    failed = tmp_path / "failed.txt"
+    producer.close()
+    done = CliRunner().invoke(main, ["send", "-b", "x:1", *options, "--failed", str(failed), "orders"], input=text)
+    assert done.exit_code == 1, done.output
+    assert "0 stored, " in done.output
+    assert failed.read_text() == text
+
+
+def test_send_when_lines_that_failed_are_still_pending_at_ctrl_c_then_they_are_told_and_kept(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With pyproducer.on.unretrieved=raise, as an application's settings may have it, the command ended there."""
+    producer = MockProducer({"pyproducer.on.unretrieved": "raise"}, auto_complete=False)
+    monkeypatch.setattr(send_command, "make_producer", lambda _settings: producer)
+    failed = tmp_path / "failed.txt"
+    done = CliRunner().invoke(
+        main, ["send", "-b", "x:1", "--failed", str(failed), "orders"],
+        input=cast("Any", io.BufferedReader(Broken(b"1\n2\n", producer, KeyboardInterrupt()))))
+    assert done.exit_code == 130, done.output
+    assert places(done.output) == ["line 1", "line 2"]
+    assert "interrupted: 0 stored, 2 failed" in done.output
+    assert failed.read_bytes() == b"1\n2\n"
