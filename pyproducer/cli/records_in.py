@@ -189,7 +189,7 @@ def _csv(chunks: Iterable[list[bytes]], form: Format) -> Iterator[Record | LineE
         for lines in chunks:
             for line in lines:
                 taken.append(line)
-                yield line.decode("utf-8", errors="surrogateescape") + "\n"
+                yield _text(line)
         is_open = bool(taken)
 
     csv.field_size_limit(_LONGEST_FIELD)
@@ -222,6 +222,15 @@ def _csv(chunks: Iterable[list[bytes]], form: Format) -> Iterator[Record | LineE
         number = rows.line_num + 1
         if why is not None and not names:
             return  # what is below means nothing without names
+
+
+def names_of(head: bytes) -> list[str]:
+    """Return the names of a row of them, which may be quoted or not."""
+    return next(csv.reader(_text(line) for line in head.split(b"\n")))
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", errors="surrogateescape") + "\n"
 
 
 def _without_bom(texts: Iterator[str]) -> Iterator[str]:

@@ -30,7 +30,7 @@ from pyproducer.cli.client_settings import (
     tell,
 )
 from pyproducer.cli.progress import Progress
-from pyproducer.cli.records_in import Format, LineError, Record, lines_of, records_of
+from pyproducer.cli.records_in import Format, LineError, Record, lines_of, names_of, records_of
 from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.errors import DeliveryFailedError, KafkaError
 from pyproducer.common.printable import printable
@@ -68,7 +68,8 @@ def _separator(_context: click.Context, _parameter: click.Parameter, text: str |
 @click.option("--partition", type=click.IntRange(min=0), help="Send all to this partition.")
 @click.option("--failed", "failed_file", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
               help="Write lines that were not stored to this file; after a second Ctrl-C also lines of which nobody "
-                   "knows whether they are stored. Of csv, the row of names stands above them.")
+                   "knows whether they are stored. Of csv, the row of names stands above them, and FILES must have the "
+                   "same.")
 @click.option("--quiet", "-q", is_flag=True, help="No summary where all went well.")
 def send(topic: str, files: tuple[BinaryIO, ...], bootstrap_server: str | None, config_file: str | None,
          properties: dict[str, str], kind: str, key_separator: str | None, headers_separator: str | None,
@@ -96,15 +97,14 @@ def send(topic: str, files: tuple[BinaryIO, ...], bootstrap_server: str | None, 
     progress = Progress()
     try:
         for stream in sources:
-            name = getattr(stream, "name", "<stdin>")
-            run.begin(f"{name}:" if len(sources) > 1 else "line ")
+            run.begin(getattr(stream, "name", "<stdin>"), is_alone=len(sources) == 1)
             try:
                 if form == Format():
                     run.send_lines(lines_of(stream), progress)
                 else:
                     run.send_records(records_of(lines_of(stream), form), progress)
             except OSError as error:
-                run.on_unreadable(name, error)
+                run.on_unreadable(error)
         run.settle()
     except KeyboardInterrupt:
         interrupted = True
@@ -179,18 +179,21 @@ class _Sending:
         self.is_cut_off = False
         self._topic = topic
         self._partition = partition
-        self._lock = threading.RLock()  # guards the next three
+        self._lock = threading.RLock()  # guards the next four
         self._failed_file = failed_file
-        self._head: bytes | None = None
+        self._head: bytes | None = None  # the first one
+        self._is_head_kept = False
         self._told = 0
         self._count = 0
+        self._name = ""
         self._source = "line "
         self._lines = 0  # of this source alone
         self._pending: list[tuple[str, int, list[bytes], BatchFuture]] = []
 
-    def begin(self, source: str) -> None:
-        """Say where the next lines come from, as it is told before a line's number."""
-        self._source = source
+    def begin(self, name: str, *, is_alone: bool) -> None:
+        """Say what the next lines are read from; where there are others, too, it is told with each line's number."""
+        self._name = name
+        self._source = "line " if is_alone else f"{name}:"
         self._lines = 0
 
     def send_lines(self, chunks: Iterator[list[bytes]], progress: Progress) -> None:
@@ -225,7 +228,12 @@ class _Sending:
 
     def send_records(self, records: Iterator[Record | LineError], progress: Progress) -> None:
         """Send records one by one, with a callback for those that fail."""
+        head: bytes | None = None
         for record in records:
+            if record.head is not head:
+                head = record.head
+                if head is not None and not self._takes(head):
+                    return
             self._lines = record.number + record.line.count(b"\n")
             if isinstance(record, LineError):
                 self.refused += 1
@@ -236,11 +244,25 @@ class _Sending:
             if not self._count & 0xFF:
                 progress.step(self._count)
 
-    def on_unreadable(self, name: str, error: OSError) -> None:
+    def _takes(self, head: bytes) -> bool:
+        """Whether failed rows below these names could be sent again: all that are kept stand below one row of names."""
+        with self._lock:
+            if self._head is None:
+                self._head = head
+            if self._failed_file is None or names_of(head) == names_of(self._head):
+                return True
+        self._cut_off("its columns are not those of the files before, and --failed has one row of names above all "
+                      "rows: it is not sent; send it by itself, or leave --failed out")
+        return False
+
+    def on_unreadable(self, error: OSError) -> None:
         """Note that a source ends before its end, as on a disk that is broken; what was sent of it is settled."""
+        self._cut_off(f"it cannot be read on behind line {self._lines}, and what stands there is not sent: "
+                      f"{error.strerror or error}")
+
+    def _cut_off(self, why: str) -> None:
         self.is_cut_off = True
-        tell(printable(f"pyproducer send: {name}: it cannot be read on behind line {self._lines}, and what stands "
-                       f"there is not sent: {error.strerror or error}"))
+        tell(printable(f"pyproducer send: {self._name}: {why}"))
 
     def settle(self) -> None:
         """Look at what became of all chunks."""
@@ -265,10 +287,11 @@ class _Sending:
     def _on_failed(self, source: str, number: int, line: bytes, error: BaseException,
                    head: bytes | None = None) -> None:
         with self._lock:
-            if head is not None and head != self._head:
-                self._head = head
+            if head is not None and not self._is_head_kept:
+                self._is_head_kept = True
                 self._keep(head)
-            self._keep(line)
+            if head is not None or self._head is None:  # a row of names that is none would be a row below others'
+                self._keep(line)
             self._told += 1
             if self._told <= _MOST_TOLD:
                 why = error.why if isinstance(error, LineError) else error

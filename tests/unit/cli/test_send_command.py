@@ -136,7 +136,7 @@ def test_line_when_it_fails_after_the_next_file_began_then_it_is_named_with_its_
     producer = MockProducer(auto_complete=False)
     run = _Sending(cast("Any", producer), "orders", None, None)
     for name in ("first", "second"):
-        run.begin(f"{name}:")
+        run.begin(name, is_alone=False)
         if kind == "lines":
             run.send_lines(iter([[b"1"], [b"2"]]), Progress())
         else:
@@ -222,3 +222,43 @@ def test_send_when_lines_that_failed_are_still_pending_at_ctrl_c_then_they_are_t
     assert places(done.output) == ["line 1", "line 2"]
     assert "interrupted: 0 stored, 2 failed" in done.output
     assert failed.read_bytes() == b"1\n2\n"
+
+
+def test_csv_when_files_have_other_columns_then_those_are_not_sent_where_failed_rows_are_kept(
+        producer: MockProducer[Any, Any], tmp_path: Path) -> None:
+    """The second row of names stood among the failed rows, and was a record when they were sent again."""
+    texts = {"first": "id,name\n1,one\n2\n", "same": '"id","name"\n3,three\n4\n', "other": "name,id\nfive,5\n6\n"}
+    files = []
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+        files.append(str(tmp_path / name))
+    command = ["send", "-b", "x:1", "--format", "csv", "--key-field", "id", "orders", *files]
+    failed = tmp_path / "failed.csv"
+    done = CliRunner().invoke(main, [*command, "--failed", str(failed)])
+    assert done.exit_code == 1, done.output
+    assert f"pyproducer send: {files[2]}: its columns are not those of the files before" in done.output
+    assert "2 stored, 2 failed in " in done.output
+    assert failed.read_text() == "id,name\n2\n4\n"
+    assert [record.key for record in producer.history()] == [b"1", b"3"]
+
+
+def test_csv_when_files_have_other_columns_and_failed_rows_are_not_kept_then_all_are_sent(
+        producer: MockProducer[Any, Any], tmp_path: Path) -> None:
+    (tmp_path / "first").write_text("id,name\n1,one\n")
+    (tmp_path / "other").write_text("name,id\nfive,5\n")
+    done = CliRunner().invoke(main, ["send", "-b", "x:1", "--format", "csv", "--key-field", "id", "orders",
+                                     str(tmp_path / "first"), str(tmp_path / "other")])
+    assert done.exit_code == 0, done.output
+    assert [record.key for record in producer.history()] == [b"1", b"5"]
+
+
+def test_csv_when_a_later_file_has_no_row_of_names_then_what_it_has_is_not_kept_among_the_rows_of_others(
+        producer: MockProducer[Any, Any], tmp_path: Path) -> None:
+    (tmp_path / "first").write_text("id,name\n1\n")
+    (tmp_path / "other").write_text("id,id\n2,two\n")
+    failed = tmp_path / "failed.csv"
+    done = CliRunner().invoke(main, ["send", "-b", "x:1", "--format", "csv", "--failed", str(failed), "orders",
+                                     str(tmp_path / "first"), str(tmp_path / "other")])
+    assert done.exit_code == 1, done.output
+    assert "0 stored, 2 failed in " in done.output
+    assert failed.read_text() == "id,name\n1\n"
