@@ -52,10 +52,19 @@ def _separator(_context: click.Context, _parameter: click.Parameter, text: str |
     return text
 
 
+class _Source(click.File):
+    """A file to read; click itself fails where `-` is standard input that is closed."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "-" and sys.stdin is None:
+            self.fail("standard input is closed: name a file with the lines", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @click.command()
 @client_options
 @click.argument("topic")
-@click.argument("files", nargs=-1, type=click.File("rb"))
+@click.argument("files", nargs=-1, type=_Source("rb"))
 @click.option("--format", "kind", type=click.Choice(("lines", "json", "csv")), default="lines", show_default=True,
               help="What a line is: the value; an object with key, value, headers; or a row below a row of names.")
 @click.option("--key-separator", metavar="TEXT", callback=_separator,
@@ -136,6 +145,8 @@ def _opened(path: str | None, sources: tuple[BinaryIO, ...], producer: KafkaProd
     if path is None:
         return None
     try:
+        if path == "-" and sys.stdout is None:
+            raise OSError("standard output is closed: name a file")
         if any(_is_kept_in(path, stream) for stream in sources):
             raise OSError("its lines are to be sent, and failed ones would overwrite them, or be sent without end: "
                           "name another file")

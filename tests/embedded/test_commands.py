@@ -50,11 +50,18 @@ def test_send_when_lines_come_in_a_pipe_then_each_is_stored_and_stdout_is_empty(
     assert stored(broker) == [(None, b""), (None, b"last without an end"), (None, b"one"), (None, b"two")]
 
 
-def test_send_when_standard_input_is_closed_says_so(broker: EmbeddedBroker) -> None:
-    done = subprocess.run(["sh", "-c", '"$@" <&-', "sh", *COMMAND, "send", "-b", broker.bootstrap_servers, "orders"],
-                          capture_output=True, text=True, timeout=PROGRAM_S, check=False)
+@pytest.mark.parametrize(("closed", "arguments", "said"), [
+    ("<&-", [], "Error: standard input is closed: name FILES with the lines\n"),
+    ("<&-", ["-"], "standard input is closed: name a file with the lines\n"),
+    (">&-", ["--failed", "-"], "--failed -: standard output is closed: name a file\n")])
+def test_send_when_a_standard_stream_that_it_needs_is_closed_says_so(
+        broker: EmbeddedBroker, closed: str, arguments: list[str], said: str) -> None:
+    done = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", *COMMAND, "send", "-b", broker.bootstrap_servers,
+                           "orders", *arguments], input="one\n", capture_output=True, text=True, timeout=PROGRAM_S,
+                          check=False)
     assert done.returncode == 2
-    assert done.stderr.endswith("Error: standard input is closed: name FILES with the lines\n")
+    assert done.stderr.endswith(said)
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("content", [b"\x96junk", b'{"format": 1, "client_id": "producer-1'])
