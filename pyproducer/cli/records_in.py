@@ -121,15 +121,19 @@ def _line(number: int, line: bytes, form: Format) -> Record:
     if form.headers_separator is not None:
         text, found, rest = rest.partition(form.headers_separator)
         if not found:
-            raise LineError(number, line, f"it has no {form.headers_separator!r} behind its headers")
+            raise LineError(number, line, f"it has no {_shown(form.headers_separator)} behind its headers")
         headers = _headers(number, line, text)
     if form.key_separator is not None:
         key, found, rest = rest.partition(form.key_separator)
         if not found:
-            raise LineError(number, line, f"it has no {form.key_separator.decode()!r} between key and value")
+            raise LineError(number, line, f"it has no {_shown(form.key_separator)} between key and value")
     marker = form.null_marker
     return Record(number, line, None if marker is not None and key == marker else key,
                   None if marker is not None and rest == marker else rest, headers)
+
+
+def _shown(separator: bytes) -> str:
+    return repr(separator.decode(errors="surrogateescape"))
 
 
 def _headers(number: int, line: bytes, text: bytes) -> list[tuple[str, bytes | None]]:

@@ -332,7 +332,7 @@ class _Sending:
 
 
 def _text(option: str | None) -> bytes | None:
-    r"""Return an option as bytes; what shells cannot say is written as \t, \n, \0."""
+    r"""Return an option as the bytes that were typed; what shells cannot say is written as \t, \n, \0."""
     if option is None:
         return None
-    return option.replace("\\t", "\t").replace("\\n", "\n").replace("\\0", "\0").encode()
+    return os.fsencode(option.replace("\\t", "\t").replace("\\n", "\n").replace("\\0", "\0"))

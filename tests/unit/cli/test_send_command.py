@@ -262,3 +262,17 @@ def test_csv_when_a_later_file_has_no_row_of_names_then_what_it_has_is_not_kept_
     assert done.exit_code == 1, done.output
     assert "0 stored, 2 failed in " in done.output
     assert failed.read_text() == "id,name\n1\n"
+
+
+@pytest.mark.parametrize("separator", ["\udcff", "\\t\udce9", "\u20ac"], ids=ascii)
+def test_separator_when_it_is_any_bytes_of_the_command_line_then_lines_are_parted_at_it(
+        producer: MockProducer[Any, Any], separator: str) -> None:
+    """A shell in another encoding than UTF-8 has an option's bytes as they were typed: a traceback."""
+    between = separator.encode("utf-8", "surrogateescape").replace(b"\\t", b"\t")
+    done = CliRunner().invoke(main, ["send", "-b", "x:1", "--key-separator", separator, "--headers-separator",
+                                     f"|{separator}", "orders"],
+                              input=b"a:1|" + between + b"k" + between + b"v\nbad\n|" + between + b"worse\n")
+    assert done.exit_code == 1, done.output
+    assert [(record.key, record.value, list(record.headers)) for record in producer.history()] == [
+        (b"k", b"v", [("a", b"1")])]
+    assert places(done.output) == ["line 2", "line 3"]
