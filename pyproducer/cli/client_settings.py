@@ -24,6 +24,17 @@ WRONG = 2
 INTERRUPTED = 130
 
 
+class Number(click.FloatRange):
+    """A number in a range; NaN is in every range to click, as it is neither below nor above one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a number, and refuse what is none."""
+        found = super().convert(value, param, ctx)
+        if found != found:
+            self.fail(f"{value} is no number", param, ctx)
+        return found
+
+
 def pairs(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
     """Read options of the form KEY=VALUE."""
     found: dict[str, str] = {}

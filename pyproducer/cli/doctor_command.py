@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import click
 
-from pyproducer.cli.client_settings import cluster_options, props_of
+from pyproducer.cli.client_settings import Number, cluster_options, props_of
 from pyproducer.cli.doctor.examination import examine
 from pyproducer.cli.doctor.report import Line, Report
 from pyproducer.common.clock import SystemClock
@@ -30,18 +30,12 @@ def _checked_topic(_context: click.Context, _option: click.Parameter, topic: str
     return topic
 
 
-def _checked_timeout(_context: click.Context, _option: click.Parameter, timeout_s: float) -> float:
-    if timeout_s != timeout_s:
-        raise click.BadParameter("it must be a number of seconds")
-    return timeout_s
-
-
 @click.command()
 @cluster_options
 @click.option("--topic", metavar="NAME", callback=_checked_topic, help="Look at this topic, too. It is not created.")
 @click.option("--write", "writes", is_flag=True, help="Write one record to --topic.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(0.1, _LONGEST_TIMEOUT_S), default=10, show_default=True,
-              callback=_checked_timeout, help="Longest wait for each step, in seconds.")
+@click.option("--timeout", "timeout_s", type=Number(0.1, _LONGEST_TIMEOUT_S), default=10, show_default=True,
+              help="Longest wait for each step, in seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end instead of lines.")
 def doctor(servers: str | None, path: str | None, properties: Sequence[str], topic: str | None, writes: bool,
            timeout_s: float, as_json: bool) -> None:

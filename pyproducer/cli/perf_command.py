@@ -16,6 +16,7 @@ import click
 
 from pyproducer.cli.client_settings import (
     INTERRUPTED,
+    Number,
     client_options,
     make_producer,
     refuse,
@@ -39,7 +40,7 @@ _DISTINCT = 1024
 @click.option("--records", "count", type=click.IntRange(min=1), default=1_000_000, show_default=True,
               help="How many records are sent.")
 @click.option("--record-size", type=click.IntRange(min=1), default=100, show_default=True, help="Bytes of a value.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Records a second; as fast as it goes, else.")
+@click.option("--rate", type=Number(min=0, min_open=True), help="Records a second; as fast as it goes, else.")
 @click.option("--why", "says_why", is_flag=True, help="Say where the records' time went, and what to change.")
 def perf(topic: str, bootstrap_server: str | None, config_file: str | None, properties: dict[str, str], count: int,
          record_size: int, rate: float | None, says_why: bool) -> None:

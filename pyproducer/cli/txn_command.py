@@ -21,7 +21,7 @@ from typing import Any
 
 import click
 
-from pyproducer.cli.client_settings import cluster_options, props_of
+from pyproducer.cli.client_settings import Number, cluster_options, props_of
 from pyproducer.client.blocking_client import BlockingClient, login_of
 from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest, TransactionDescription
 from pyproducer.common.clock import SystemClock
@@ -43,7 +43,7 @@ def txn() -> None:
 def _with_client(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say which cluster, and a client of it as its first argument."""
     @cluster_options
-    @click.option("--timeout", "timeout_s", type=click.FloatRange(0.1, 86_400), default=30, show_default=True,
+    @click.option("--timeout", "timeout_s", type=Number(0.1, 86_400), default=30, show_default=True,
                   help="Longest time for the whole, in seconds.")
     @wraps(command)
     def run(servers: str | None, path: str | None, properties: Sequence[str], timeout_s: float, **arguments: Any

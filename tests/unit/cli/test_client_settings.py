@@ -1,10 +1,14 @@
-"""Which of the settings that a command is given wins."""
+"""Which of the settings that a command is given wins, and what is no number."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
 from pyproducer.cli.client_settings import props_of, settings_of
+from pyproducer.cli.main import main
 
 
 def test_settings_when_several_places_have_one_then_the_nearest_to_the_command_line_wins(tmp_path: Path) -> None:
@@ -16,3 +20,14 @@ def test_settings_when_several_places_have_one_then_the_nearest_to_the_command_l
     assert settings_of(None, str(path), {"bootstrap.servers": "single:1"})["bootstrap.servers"] == "single:1"
     assert props_of("option:1", str(path), ["linger.ms=2", "bootstrap.servers=single:1"]) == {
         "bootstrap.servers": "option:1", "linger.ms": "2", "acks": "1", "client.id": "file"}
+
+
+@pytest.mark.parametrize("command", [
+    ["doctor", "-b", "x:1", "--timeout"], ["txn", "list", "-b", "x:1", "--timeout"],
+    ["txn", "describe", "-b", "x:1", "shop", "--timeout"], ["txn", "abort", "-b", "x:1", "shop", "--timeout"],
+    ["perf", "-b", "x:1", "orders", "--rate"]])
+def test_number_when_it_is_nan_then_it_is_refused(command: list[str]) -> None:
+    """It is in every range: a traceback of txn, and perf sent as fast as it could."""
+    done = CliRunner().invoke(main, [*command, "nan"])
+    assert done.exit_code == 2, done.output
+    assert f"Invalid value for '{command[-1]}': nan is no number" in done.output
