@@ -111,14 +111,16 @@ def broker(brokers: int, host: str | None, port: int | None, advertised_host: st
     except ConfigError as error:
         click.echo(f"pyproducer broker: {error}", err=True)
         sys.exit(2)
-    click.echo(f"pyproducer broker listens on {_addresses(cluster)}; data in {cluster.data_dir}; topics: "
-               f"{_topics_text(cluster.topics())}; "
-               + (f"control port {address_text(control_host)}:{control.port}; " if control is not None else "")
-               + "Ctrl-C stops it")
-    os.read(wanted, 1)
-    if control is not None:
-        control.stop()
-    cluster.stop()
+    try:
+        click.echo(f"pyproducer broker listens on {_addresses(cluster)}; data in {cluster.data_dir}; topics: "
+                   f"{_topics_text(cluster.topics())}; "
+                   + (f"control port {address_text(control_host)}:{control.port}; " if control is not None else "")
+                   + "Ctrl-C stops it")
+        os.read(wanted, 1)
+    finally:  # also where standard output takes nothing
+        if control is not None:
+            control.stop()
+        cluster.stop()
 
 
 def _on_signal(_number: int, _frame: FrameType | None) -> None:

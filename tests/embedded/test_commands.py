@@ -339,6 +339,20 @@ def test_broker_when_it_is_interrupted_in_a_pipe_or_a_terminal_then_it_ends_with
     assert "Traceback" not in said
 
 
+def test_broker_when_nobody_reads_where_it_listens_then_it_ends_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Its folder of logs stayed, as did its threads until the interpreter's exit."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run([*COMMAND, "broker", "--port", "0"], stdout=writing, stderr=subprocess.PIPE, text=True,
+                              env={**os.environ, "TMPDIR": str(tmp_path)}, timeout=PROGRAM_S, check=False)
+    finally:
+        os.close(writing)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_help_when_asked_for_then_each_command_has_an_example_or_says_what_it_needs() -> None:
     said = CliRunner().invoke(main, ["--help"]).output
     for command in ("broker", "config", "doctor", "perf", "send", "version", "why"):
