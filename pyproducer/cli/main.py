@@ -8,7 +8,9 @@ Source:  ours.
 from __future__ import annotations
 
 import importlib.metadata
+import io
 import platform
+import sys
 
 import click
 
@@ -34,6 +36,8 @@ def main() -> None:
     Completion of commands and options, for bash (zsh and fish alike):
       eval "$(_PYPRODUCER_COMPLETE=bash_source pyproducer)"
     """  # noqa: D301 - click reads the backspace
+    if isinstance(sys.stdout, io.TextIOWrapper):  # as standard error is from the start
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 @main.command()

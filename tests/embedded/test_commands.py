@@ -353,6 +353,19 @@ def test_broker_when_nobody_reads_where_it_listens_then_it_ends_and_leaves_nothi
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8"])
+def test_command_when_the_terminal_has_no_such_character_then_it_is_escaped(tmp_path: Path, encoding: str) -> None:
+    """What could be told ended with the first value that could not: a traceback."""
+    (tmp_path / "client.properties").write_text("client.id=caf\u00e9\u20ac\nbootstrap.servers=x:1\n", encoding="utf-8")
+    done = subprocess.run([*COMMAND, "config", "--given", str(tmp_path / "client.properties"), "--property",
+                           b"linger.ms=5", "--property", b"client.rack=\xff"], capture_output=True,
+                          env={**os.environ, "PYTHONIOENCODING": encoding}, timeout=PROGRAM_S, check=False)
+    assert done.returncode == 0, done.stderr
+    euro = b"\\u20ac" if encoding == "latin-1" else "\u20ac".encode()
+    assert b"  caf" + "\u00e9".encode(encoding) + euro + b"  (line 1)" in done.stdout
+    assert b"client.rack        \\udcff  " in done.stdout
+
+
 def test_help_when_asked_for_then_each_command_has_an_example_or_says_what_it_needs() -> None:
     said = CliRunner().invoke(main, ["--help"]).output
     for command in ("broker", "config", "doctor", "perf", "send", "version", "why"):
