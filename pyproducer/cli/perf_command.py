@@ -32,6 +32,8 @@ _PERCENTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999))
 _CHART_WIDTH = 40
 _DISTINCT = 1024
 """So many values are sent by turns; one alone would be compressed to nothing."""
+_MOST_BYTES = 1 << 27
+"""Of these values together, but for one: the first may be too large to be sent, which is said then."""
 
 
 @click.command()
@@ -53,7 +55,7 @@ def perf(topic: str, bootstrap_server: str | None, config_file: str | None, prop
     settings = sending_settings(
         settings_of(bootstrap_server, config_file, properties, **{"client.id": "pyproducer-perf"}))
     producer = make_producer(settings)
-    values = [os.urandom(record_size) for _ in range(min(_DISTINCT, count))]
+    values = [os.urandom(record_size) for _ in range(max(1, min(_DISTINCT, count, _MOST_BYTES // record_size)))]
     latency_us, failed = Histogram(), [0]
     clock = time.perf_counter_ns
 
