@@ -22,6 +22,7 @@ from pyproducer.cli.client_settings import (
     refuse,
     sending_settings,
     settings_of,
+    tell,
 )
 from pyproducer.cli.progress import Progress
 from pyproducer.common.errors import KafkaError, RecordTooLargeError
@@ -56,16 +57,16 @@ def perf(topic: str, bootstrap_server: str | None, config_file: str | None, prop
         settings_of(bootstrap_server, config_file, properties, **{"client.id": "pyproducer-perf"}))
     producer = make_producer(settings)
     values = [os.urandom(record_size) for _ in range(max(1, min(_DISTINCT, count, _MOST_BYTES // record_size)))]
-    latency_us, failed = Histogram(), [0]
+    latency_us, failed, is_ended = Histogram(), [0], False
     clock = time.perf_counter_ns
 
     def told(begin_ns: int) -> Any:
-        def tell(_metadata: object, error: KafkaError | None) -> None:
+        def on_completion(_metadata: object, error: KafkaError | None) -> None:
             if error is None:
                 latency_us.add((clock() - begin_ns) // 1000)
             else:
                 failed[0] += 1
-        return tell
+        return on_completion
 
     progress, interrupted, sent = Progress(), False, 0
     began_ns = clock()
@@ -86,6 +87,9 @@ def perf(topic: str, bootstrap_server: str | None, config_file: str | None, prop
         producer.close(0)
         progress.end()
         refuse(str(error))
+    except KafkaError as error:  # the producer is dead, or can only be closed
+        is_ended = True
+        tell(f"pyproducer perf: {error}")
     took_s = (clock() - began_ns) / 1e9
     if says_why:
         why = producer.why(last=took_s + 1)
@@ -97,7 +101,7 @@ def perf(topic: str, bootstrap_server: str | None, config_file: str | None, prop
     _print(Distribution.of(latency_us), failed[0], took_s, record_size, interrupted=interrupted)
     if why is not None:
         click.echo(f"\n{why}")
-    sys.exit(INTERRUPTED if interrupted else 1 if failed[0] else 0)
+    sys.exit(INTERRUPTED if interrupted else 1 if failed[0] or is_ended else 0)
 
 
 def _print(latency_us: Distribution, failed: int, took_s: float, record_size: int, *, interrupted: bool) -> None:

@@ -1,4 +1,4 @@
-"""`pyproducer perf` without a broker: values that are large."""
+"""`pyproducer perf` without a broker: a producer that takes nothing, values that are large."""
 
 from __future__ import annotations
 
@@ -22,6 +22,16 @@ def producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[MockProducer[Any, Any]
     with MockProducer() as producer:
         monkeypatch.setattr(perf_command, "make_producer", lambda _settings: producer)
         yield producer
+
+
+def test_perf_when_the_producer_takes_no_more_then_it_says_why_and_what_went_through(
+        producer: MockProducer[Any, Any]) -> None:
+    """It ended with a traceback and no numbers, as after a producer that is dead."""
+    producer.close()
+    done = CliRunner().invoke(main, ["perf", "-b", "x:1", "--records", "5", "orders"])
+    assert done.exit_code == 1, done.output
+    assert "pyproducer perf: Cannot perform the operation: the producer " in done.output
+    assert "0 records of 100 bytes stored, 0 failed" in done.output
 
 
 @pytest.mark.parametrize(("size", "count", "most"), [(100, 2_000, 1024), (100, 3, 3), (LARGE, 2_000, 2)])
