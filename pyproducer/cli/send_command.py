@@ -1,7 +1,7 @@
 """`pyproducer send`: lines of standard input, or of files, into a topic.
 
 Exit status: 0 where all were stored, 1 where some were not or could not be read, 2 for a wrong command, 130 after
-Ctrl-C.
+Ctrl-C or SIGTERM.
 
 Road:    standard input -> records_in -> [send] -> KafkaProducer
 Thread:  the main thread; callbacks of failed lines on the producer's.
@@ -10,7 +10,9 @@ Source:  Apache Kafka's kafka-console-producer.sh (4.1). Differs from Java: fail
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import stat
 import sys
 import threading
@@ -102,24 +104,12 @@ def send(topic: str, files: tuple[BinaryIO, ...], bootstrap_server: str | None, 
     sources = files or (sys.stdin.buffer,)
     producer = make_producer(settings)
     run = _Sending(producer, topic, partition, _opened(failed_file, sources, producer))
-    interrupted = False
     progress = Progress()
-    try:
-        for stream in sources:
-            run.begin(getattr(stream, "name", "<stdin>"), is_alone=len(sources) == 1)
-            try:
-                if form == Format():
-                    run.send_lines(lines_of(stream), progress)
-                else:
-                    run.send_records(records_of(lines_of(stream), form), progress)
-            except OSError as error:
-                run.on_unreadable(error)
+    with _sigterm_as_ctrl_c():
+        interrupted = _send_all(run, sources, form, progress)
+        summary, interrupted = _close(run.producer, interrupted)
         run.settle()
-    except KeyboardInterrupt:
-        interrupted = True
-    summary, interrupted = _close(run.producer, interrupted)
-    run.settle()
-    run.end()
+        run.end()
     took_s = progress.end()
     failed = sum(summary.failed.values()) + run.refused
     if failed > _MOST_TOLD:
@@ -163,6 +153,37 @@ def _is_kept_in(path: str, stream: BinaryIO) -> bool:
         return stat.S_ISREG(found.st_mode) and os.path.samestat(found, os.fstat(stream.fileno()))
     except OSError:  # there is none, or the stream has no descriptor
         return False
+
+
+@contextlib.contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """Have SIGTERM interrupt: Python would end at once, and what was read and what failed would be nowhere."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _send_all(run: _Sending, sources: tuple[BinaryIO, ...], form: Format, progress: Progress) -> bool:
+    """Send what all sources have; return whether that was interrupted."""
+    try:
+        for stream in sources:
+            run.begin(getattr(stream, "name", "<stdin>"), is_alone=len(sources) == 1)
+            try:
+                if form == Format():
+                    run.send_lines(lines_of(stream), progress)
+                else:
+                    run.send_records(records_of(lines_of(stream), form), progress)
+            except OSError as error:
+                run.on_unreadable(error)
+        run.settle()
+    except KeyboardInterrupt:
+        return True
+    return False
 
 
 def _close(producer: KafkaProducer[Any, Any], interrupted: bool) -> tuple[DeliverySummary, bool]:

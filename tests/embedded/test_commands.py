@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
@@ -178,6 +180,29 @@ def test_send_when_nobody_reads_what_it_says_then_it_goes_on(broker: EmbeddedBro
         os.close(writing)
     assert done.returncode == 1
     assert failed.read_bytes() == b"bad\n" * 3
+    assert stored(broker) == [(b"k", b"v")]
+
+
+def test_send_when_it_is_told_to_end_then_what_was_read_is_sent_and_what_failed_is_kept(
+        broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """SIGTERM, by which orchestrators and supervisors stop a program, lost both."""
+    failed = tmp_path / "failed.txt"
+    with subprocess.Popen([*COMMAND, "send", "-b", broker.bootstrap_servers, "-P", "linger.ms=60000", "-P",
+                           "delivery.timeout.ms=120000", "--key-separator", ":", "--failed", str(failed), "orders"],
+                          stdin=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+                          preexec_fn=partial(signal.signal, signal.SIGTERM, signal.SIG_DFL)) as program:
+        try:
+            assert program.stdin is not None
+            assert program.stderr is not None
+            program.stdin.write(b"k:v\nbad\n")
+            said = io.BufferedReader(cast("io.RawIOBase", program.stderr))
+            assert said.readline().startswith(b"line 2: ")
+            program.terminate()
+            assert program.wait(PROGRAM_S) == 130
+            assert b"interrupted: 1 stored, 1 failed in " in said.read()
+        finally:
+            program.kill()
+    assert failed.read_bytes() == b"bad\n"
     assert stored(broker) == [(b"k", b"v")]
 
 
