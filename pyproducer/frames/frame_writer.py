@@ -192,7 +192,7 @@ class _Plan:
             values.append(value if value is None else bytes(value))
             all_headers.append([{"key": key, "value": content} for key, content in headers])
         columns = {"value": pyarrow.array(values, pyarrow.binary())}
-        if any(all_headers):
+        if named is not None or any(all_headers):
             columns["headers"] = pyarrow.array(all_headers, _headers_type())
         return columns
 

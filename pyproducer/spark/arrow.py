@@ -30,7 +30,8 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
     """Send the record batches of one task, stop at the first failure, flush, and tell of every row not stored.
 
     Args:
-        batches: pyarrow RecordBatches of one schema, which schema.py has found to fit.
+        batches: pyarrow RecordBatches, whose schema schema.py has found to fit; those without headers may lack that
+            column.
         producer: Where they go; it is flushed here and not closed.
         fixed_topic: The topic of every row, or None for the column.
         window: How many rows may wait for answers; None for one of this task alone.
@@ -51,13 +52,15 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
     unanswered = Unanswered(window or Window.of(producer.config()), producer.flush)
     pending: deque[RowsFuture] = deque()
     contract: ColumnContract | None = None
+    given: list[str] = []
     names: list[str] = []
     try:
         for batch in batches:
             if not batch.num_rows:
                 continue
-            if contract is None:
-                names = ColumnContract.of(batch.schema.names, fixed_topic, timestamp_name).taken()
+            if contract is None or batch.schema.names != given:
+                given = batch.schema.names
+                names = ColumnContract.of(given, fixed_topic, timestamp_name).taken()
                 contract = ColumnContract.of(names, fixed_topic, timestamp_name)
             _send(batch, names, contract, producer, pending, delivery, unanswered)
             meter.tick(delivery.sent_count, unanswered.held_ms)

@@ -150,6 +150,33 @@ def test_rows_are_given_to_a_serializer_which_may_add_headers(broker: EmbeddedBr
     assert found[1].timestamp > 1_700_000_000_123
 
 
+@pytest.mark.parametrize("with_headers", [{5}, {70_000}, {5, 70_000}])
+def test_headers_that_a_serializer_adds_to_some_rows_only_are_kept(
+        with_headers: set[int], broker: EmbeddedBroker) -> None:
+    """All headers were left out where the first piece had none; the other way round the write ended half way."""
+    def marked(topic: str, headers: Any, row: dict[str, Any]) -> bytes:
+        if row["id"] in with_headers:
+            headers.append(("marked", topic.encode()))
+        return b"%d" % row["id"]
+
+    table = pyarrow.table({"id": pyarrow.array(range(70_001))})
+    told = frames.write({"bootstrap.servers": broker.bootstrap_servers}, table, "audit", value=marked)
+    assert told.row_count == 70_001
+    assert {int(record.value or b""): list(record.headers) for record in rows_of(broker, "audit")
+            if record.headers} == {row: [("marked", b"audit")] for row in with_headers}
+
+
+def test_headers_that_a_serializer_takes_away_from_all_rows_are_not_sent(broker: EmbeddedBroker) -> None:
+    def bare(topic: str, headers: Any, row: dict[str, Any]) -> bytes:
+        headers.clear()
+        return b"%d" % row["id"]
+
+    kind = pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))
+    table = pyarrow.table({"id": [1, 2], "h": pyarrow.array([[{"key": "source", "value": b"shop"}], None], kind)})
+    frames.write({"bootstrap.servers": broker.bootstrap_servers}, table, "audit", value=bare, headers="h")
+    assert [(record.value, list(record.headers)) for record in rows_of(broker, "audit")] == [(b"1", []), (b"2", [])]
+
+
 def test_rows_that_a_serializer_refuses_are_told_with_their_number(broker: EmbeddedBroker) -> None:
     table = pyarrow.table({"id": [1, 2]})
     for serializer, says in ((lambda row: b"%d" % (1 // (2 - row["id"])), "failed on row 1 for topic 'audit'"),
