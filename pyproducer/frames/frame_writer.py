@@ -14,11 +14,12 @@ from itertools import chain
 from typing import Any
 
 from pyproducer.common.errors import ConfigError, SerializationError
-from pyproducer.common.records import Header
+from pyproducer.common.records import Header, to_headers
 from pyproducer.frames.json_text import as_it_is, is_plain, json_objects, json_values
 from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.producer.serializers import Serializer, resolve_serializer
-from pyproducer.spark.arrow import send_record_batches
+from pyproducer.spark.arrow import NULL_HEADER, send_record_batches
+from pyproducer.spark.errors import ColumnError
 from pyproducer.spark.row_producer import RowProducer
 from pyproducer.spark.task_numbers import TaskNumbers
 
@@ -61,6 +62,7 @@ def write(producer: RowProducer | Mapping[str, object], frame: Any, topic: str, 
         ConfigError: A column is not there, or a setting is wrong. Not sent.
         ValueError: A number is NaN or infinite, which is no JSON; the rows of earlier pieces are stored.
         SerializationError: The serializer failed; the rows of earlier pieces are stored.
+        ColumnError: A header that is for the serializer has no key; the rows of earlier pieces are stored.
         RowsFailedError: Some rows were not stored; it says how many were, and why.
         DeliveryFailedError: With pyproducer.on.unretrieved=raise: all rows are stored, and other records that were
             given to this producer are not.
@@ -156,6 +158,7 @@ class _Plan:
             TypeError: A column is of a type that is no JSON.
             ValueError: A number is no JSON.
             SerializationError: The serializer failed.
+            ColumnError: A header that is for it has no key.
         """
         import pyarrow
 
@@ -177,20 +180,23 @@ class _Plan:
         serializer = self._serializer
         assert serializer is not None, "it was asked"
         named = self._others.get("headers")
-        given = [None] * rows.num_rows if named is None else rows.column(named).to_pylist()
+        given = [None] * rows.num_rows if named is None else rows.column(named).cast(_headers_type()).to_pylist()
         values, all_headers = [], []
         for row, pairs in zip(rows.select(self._columns).to_pylist(), given, strict=True):
+            if any(pair is None or pair["key"] is None for pair in pairs or ()):
+                raise ColumnError(f"Row {self._row_count}: {NULL_HEADER}")
             headers = [Header(pair["key"], pair["value"]) for pair in pairs or ()]
             try:
                 value = serializer(self._topic, headers, row)
                 if not (value is None or isinstance(value, (bytes, bytearray, memoryview))):
                     raise TypeError(f"it gave a {type(value).__name__}, and must give bytes or None")
+                checked = to_headers(headers)
             except Exception as cause:
                 raise SerializationError(f"The serializer {serializer!r} failed on row {self._row_count} for topic "
                                          f"{self._topic!r}: {cause}") from cause
             self._row_count += 1
             values.append(value if value is None else bytes(value))
-            all_headers.append([{"key": key, "value": content} for key, content in headers])
+            all_headers.append([{"key": key, "value": content} for key, content in checked])
         columns = {"value": pyarrow.array(values, pyarrow.binary())}
         if named is not None or any(all_headers):
             columns["headers"] = pyarrow.array(all_headers, _headers_type())
@@ -203,7 +209,15 @@ def _is_headers(kind: Any) -> bool:
     if not (types.is_list(kind) or types.is_large_list(kind)) or not types.is_struct(kind.value_type):
         return False
     fields = {field.name: field.type for field in kind.value_type}
-    return [*fields] == ["key", "value"] and is_plain(fields["key"]) and is_plain(fields["value"])
+    return [*fields] == ["key", "value"] and all(is_plain(field) and _can_be_cast(field) for field in fields.values())
+
+
+def _can_be_cast(kind: Any) -> bool:
+    """Whether Arrow makes text or bytes of it inside a list: it does not of runs, nor of a dictionary of views."""
+    from pyarrow import types
+
+    return not (types.is_run_end_encoded(kind)
+                or (types.is_dictionary(kind) and str(kind.value_type).endswith("_view")))
 
 
 def _is_timestamp(kind: Any) -> bool:

@@ -23,6 +23,8 @@ PIECE_BYTES = 8 * 1024 * 1024
 """So much goes into one call: max.block.ms bounds a call's waits for buffer.memory, and a batch of 10,000 large rows
 may be a gigabyte. Rows of common size stay in one call, and a piece has room for batches of many partitions."""
 
+NULL_HEADER = "Null header keys are not permitted"
+
 
 def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_topic: str | None,
                         window: Window | None = None, *, timestamp_name: str | None = None,
@@ -200,7 +202,7 @@ def _headers(column: Any) -> Any:
     pair = column.type.value_type
     keys = column.flatten().flatten()[0]
     if keys.null_count:
-        raise ColumnError("Null header keys are not permitted")
+        raise ColumnError(NULL_HEADER)
     if [field.name for field in pair] == ["key", "value"]:
         return column
     import pyarrow

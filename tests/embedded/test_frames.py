@@ -11,7 +11,7 @@ import pytest
 from pyproducer import ConfigError, DeliveryFailedError, KafkaProducer, SerializationError
 from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.broker import EmbeddedBroker
-from pyproducer.spark import RowsFailedError
+from pyproducer.spark import ColumnError, RowsFailedError
 from pyproducer.testing import read_topic
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -175,6 +175,63 @@ def test_headers_that_a_serializer_takes_away_from_all_rows_are_not_sent(broker:
     table = pyarrow.table({"id": [1, 2], "h": pyarrow.array([[{"key": "source", "value": b"shop"}], None], kind)})
     frames.write({"bootstrap.servers": broker.bootstrap_servers}, table, "audit", value=bare, headers="h")
     assert [(record.value, list(record.headers)) for record in rows_of(broker, "audit")] == [(b"1", []), (b"2", [])]
+
+
+@pytest.mark.parametrize("pair", [None, {"key": None, "value": b""}])
+@pytest.mark.parametrize("with_serializer", [False, True])
+def test_headers_without_a_key_are_refused_on_both_roads(
+        pair: dict[str, Any] | None, with_serializer: bool, broker: EmbeddedBroker) -> None:
+    kind = pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))
+    table = pyarrow.table({"id": ["1", "2"], "h": pyarrow.array([[{"key": "a", "value": b"1"}], [pair]], kind)})
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    if with_serializer:
+        with pytest.raises(ColumnError, match=r"Row 1: Null header keys are not permitted"):
+            frames.write(settings, table, "audit", value=lambda row: b"x", headers="h")
+    else:
+        with pytest.raises(RowsFailedError, match=r"ColumnError: Null header keys are not permitted"):
+            frames.write(settings, table, "audit", value="id", headers="h")
+    assert rows_of(broker, "audit") == []
+
+
+def test_headers_of_text_are_bytes_for_a_serializer(broker: EmbeddedBroker) -> None:
+    seen: list[Any] = []
+
+    def serializer(topic: str, headers: Any, row: dict[str, Any]) -> bytes:
+        seen.extend(headers)
+        return b"x"
+
+    key = pyarrow.dictionary(pyarrow.int8(), pyarrow.string())
+    kind = pyarrow.list_(pyarrow.struct([("key", key), ("value", pyarrow.string())]))
+    table = pyarrow.table({"id": [1], "h": pyarrow.array([[{"key": "a", "value": "text"}]], kind)})
+    frames.write({"bootstrap.servers": broker.bootstrap_servers}, table, "audit", value=serializer, headers="h")
+    assert seen == [("a", b"text")]
+    (record,) = rows_of(broker, "audit")
+    assert list(record.headers) == [("a", b"text")]
+
+
+@pytest.mark.parametrize("header", [("a", 1), (None, b""), "abc", ("\ud800", b"")])
+def test_headers_that_are_none_are_told_with_the_row_whose_serializer_left_them(
+        header: Any, broker: EmbeddedBroker) -> None:
+    def serializer(topic: str, headers: Any, row: dict[str, Any]) -> bytes:
+        headers.extend([header] * (row["id"] == 2))
+        return b"x"
+
+    with pytest.raises(SerializationError, match=r"failed on row 1 for topic 'audit': .*header"):
+        frames.write({"bootstrap.servers": broker.bootstrap_servers}, pyarrow.table({"id": [1, 2]}), "audit",
+                     value=serializer)
+    assert rows_of(broker, "audit") == []
+
+
+def test_headers_that_arrow_cannot_make_text_of_are_refused_before_anything_is_sent(broker: EmbeddedBroker) -> None:
+    views = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0], pyarrow.uint32()),
+                                                pyarrow.array(["a"], pyarrow.string_view()))
+    for key in (views, pyarrow.RunEndEncodedArray.from_arrays([1], ["a"])):
+        pairs = pyarrow.StructArray.from_arrays([key, pyarrow.array([b"1"])], ["key", "value"])
+        table = pyarrow.table({"v": ["x"], "h": pyarrow.ListArray.from_arrays(pyarrow.array([0, 1], pyarrow.int32()),
+                                                                              pairs)})
+        with pytest.raises(TypeError, match=r"column 'h' is list<.*: headers are list<struct<key: string"):
+            frames.write({"bootstrap.servers": broker.bootstrap_servers}, table, "audit", value="v", headers="h")
+    assert rows_of(broker, "audit") == []
 
 
 def test_rows_that_a_serializer_refuses_are_told_with_their_number(broker: EmbeddedBroker) -> None:
