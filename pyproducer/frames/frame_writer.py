@@ -58,7 +58,7 @@ def write(producer: RowProducer | Mapping[str, object], frame: Any, topic: str, 
         How many rows were stored, and what that took.
 
     Raises:
-        TypeError: This is no frame, or a column is of a type that is no JSON. Not sent.
+        TypeError: This is no frame or no name, or a column is of a type that is no JSON. Not sent.
         ConfigError: A column is not there, or a setting is wrong. Not sent.
         ValueError: A number is NaN or infinite, which is no JSON; the rows of earlier pieces are stored.
         SerializationError: The serializer failed; the rows of earlier pieces are stored.
@@ -76,6 +76,10 @@ def write(producer: RowProducer | Mapping[str, object], frame: Any, topic: str, 
                         f"{producer!r}")
     if not isinstance(topic, str):
         raise TypeError(f"topic must be a str, got {topic!r}")
+    others = {"key": key, "headers": headers, "partition": partition, "timestamp": timestamp}
+    for role, name in others.items():
+        if not (name is None or isinstance(name, str)):
+            raise TypeError(f"{role} must be the name of one column, or None, got {name!r}")
     serializer = resolve_serializer(value, "value") if callable(value) else None
     if serializer is None and (
             not isinstance(value, (str, Sequence)) or not all(isinstance(name, str) for name in value)):
@@ -85,8 +89,7 @@ def write(producer: RowProducer | Mapping[str, object], frame: Any, topic: str, 
         raise TypeError(f"a frame has __arrow_c_stream__ (polars, pandas 2.2, DuckDB, Arrow, Daft), and "
                         f"{type(frame).__name__} has not")
     reader = pyarrow.RecordBatchReader.from_stream(frame)
-    plan = _Plan(reader.schema, topic, {"key": key, "headers": headers, "partition": partition, "timestamp": timestamp},
-                 "json" if serializer is not None else value, serializer)
+    plan = _Plan(reader.schema, topic, others, "json" if serializer is not None else value, serializer)
     batches = iter(reader)
     first = next(batches, None)
     if first is not None:

@@ -84,6 +84,8 @@ def test_objects_of_some_columns_in_their_order(broker: EmbeddedBroker) -> None:
     ({"value": ["id"], "timestamp": "blob"}, TypeError, "column 'blob' is binary: timestamps are of Arrow's timestamp"),
     ({"value": lambda one, two: b""}, ConfigError, "a serializer takes"),
     ({"value": []}, ConfigError, "no column is left"),
+    *[({"value": ["id"], role: given}, TypeError, f"^{role} must be the name of one column, or None, got {shown}")
+      for role in ("key", "headers", "partition", "timestamp") for given, shown in ((["id"], r"\['id'\]"), (0, "0"))],
     ({"value": ["id", "id2"]}, ConfigError, "id2"),
 ])
 def test_what_cannot_be_written_is_told_before_anything_is_sent(
