@@ -38,7 +38,7 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
         fixed_topic: The topic of every row, or None for the column.
         window: How many rows may wait for answers; None for one of this task alone.
         timestamp_name: The column of timestamps, or None.
-        is_task: Whether Spark runs this, again where it fails; errors say so.
+        is_task: Whether Spark runs this, again where it fails; errors and progress say so.
 
     Returns:
         How many rows were stored, and what that took.
@@ -50,7 +50,7 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
             gave the producer are not.
     """
     delivery = TaskDelivery()
-    meter = TaskMeter(producer)
+    meter = TaskMeter(producer, is_task=is_task)
     unanswered = Unanswered(window or Window.of(producer.config()), producer.flush)
     pending: deque[RowsFuture] = deque()
     contract: ColumnContract | None = None

@@ -21,6 +21,8 @@ from pyproducer.spark.row_producer import RowProducer
 PROGRESS_MS = 30_000
 """Who waits for a long task or write hears of it so often: rarely enough for a log, often enough to see it move."""
 
+_frames_log: logging.Logger = logging.getLogger("pyproducer.frames")
+
 
 @dataclass(frozen=True)
 class TaskNumbers:
@@ -209,17 +211,24 @@ class WriteNumbers:
 
 
 class TaskMeter:
-    """Counts what a producer does for one task; the producer serves no other meanwhile."""
+    """Counts what a producer does for one task; the producer serves no other meanwhile.
 
-    def __init__(self, producer: RowProducer, clock: Clock | None = None) -> None:
+    Args:
+        producer: Whose counters are read.
+        clock: To know how long it takes.
+        is_task: Whether Spark runs this; a write of frames is none, and its user need not know Spark's words.
+    """
+
+    def __init__(self, producer: RowProducer, clock: Clock | None = None, *, is_task: bool = True) -> None:
         self._producer = producer
+        self._is_task = is_task
         self._clock = clock or SystemClock()
         self._before = producer.metrics()
         self._began_ms = self._clock.now_ms()
         self._due_ms = self._began_ms + PROGRESS_MS
 
     def tick(self, sent_count: int, held_ms: int = 0) -> None:
-        """Say in the worker's log how far a long task is, now and then.
+        """Say how far a long task is, now and then: in the worker's log, or for a write of frames in the user's.
 
         Args:
             sent_count: Rows that were handed over up to now.
@@ -229,10 +238,12 @@ class TaskMeter:
         if now_ms < self._due_ms:
             return
         self._due_ms = now_ms + PROGRESS_MS
-        task, waited_ms = this_task(), self._buffer_wait_ms(self._producer.metrics()) + held_ms
-        say(logging.INFO, "partition %d, attempt %d: %d rows handed over in %d ms, %d ms of them waiting until brokers "
-            "had taken earlier rows", task.spark_partition, task.attempt, sent_count, now_ms - self._began_ms,
-            waited_ms)
+        told = sent_count, now_ms - self._began_ms, self._buffer_wait_ms(self._producer.metrics()) + held_ms
+        if self._is_task:
+            task = this_task()
+            say(logging.INFO, f"partition %d, attempt %d: {_PROGRESS}", task.spark_partition, task.attempt, *told)
+        else:
+            _frames_log.info(_PROGRESS, *told)
 
     def flush(self) -> None:
         """Wait for all answers, and note how long that and all before it took."""
@@ -271,6 +282,7 @@ class TaskMeter:
         return int(after.get(name, 0) - self._before.get(name, 0))
 
 
+_PROGRESS = "%d rows handed over in %d ms, %d ms of them waiting until brokers had taken earlier rows"
 _NODE_LATENCY = "request-latency-ms-total.node-"
 _NODE_REQUESTS = "request-total.node-"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -110,6 +111,16 @@ def test_send_when_the_batches_themselves_raise_flushes_first() -> None:
     with pytest.raises(ArithmeticError):
         send_record_batches(broken(), producer, "orders")
     assert producer.flush_count == 1
+
+
+@pytest.mark.parametrize("is_task", [False, True])
+def test_send_that_takes_long_tells_it_in_sparks_words_in_a_task_alone(
+        is_task: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr("pyproducer.spark.task_numbers.PROGRESS_MS", 0)
+    with caplog.at_level(logging.INFO, "pyproducer"):
+        send_record_batches([batch(value=["0"])], FakeProducer(), "orders", is_task=is_task)
+    assert [(record.name, record.getMessage().partition("1 rows")[0]) for record in caplog.records] == [
+        ("pyproducer.spark", "partition -1, attempt 0: ") if is_task else ("pyproducer.frames", "")]
 
 
 def test_send_when_there_are_many_partitions_names_ten_of_them_in_an_error() -> None:

@@ -90,6 +90,23 @@ def test_meter_of_a_long_task_says_now_and_then_how_far_it_is(caplog: pytest.Log
         "until brokers had taken earlier rows" for count in (3, 6)]
 
 
+def test_meter_of_a_long_write_of_frames_says_it_in_the_users_log_alone(
+        caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody set logging up: Spark's partition and attempt went to the stderr of a user who has no Spark."""
+    clock = ManualClock()
+    meter = TaskMeter(CountingProducer(clock), clock, is_task=False)
+    with caplog.at_level(logging.INFO, "pyproducer"):
+        clock.advance(PROGRESS_MS)
+        meter.tick(5, held_ms=7)
+    assert [(record.name, record.getMessage()) for record in caplog.records] == [
+        ("pyproducer.frames", f"5 rows handed over in {PROGRESS_MS} ms, 7 ms of them waiting until brokers had taken "
+                              "earlier rows")]
+    monkeypatch.setattr(logging.getLogger("pyproducer"), "propagate", False)
+    clock.advance(PROGRESS_MS)
+    meter.tick(6)
+    assert capsys.readouterr().err == ""
+
+
 def test_parts_of_one_task_add_up() -> None:
     """df.foreach(sink) sends row by row, and each row is told."""
     part = TaskNumbers(1, 2, 3, 4, 5, 6, 7, spark_partition=8, attempt=1, buffer_wait_ms=9, slowest_node=0,
