@@ -7,8 +7,9 @@ Source:  ours; the column contract is that of columns.py, checked by schema.py o
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pyproducer.common.errors import DeliveryFailedError, KafkaError
@@ -24,6 +25,9 @@ PIECE_BYTES = 8 * 1024 * 1024
 may be a gigabyte. Rows of common size stay in one call, and a piece has room for batches of many partitions."""
 
 NULL_HEADER = "Null header keys are not permitted"
+
+_ROW = re.compile(r"(?P<before>Row |(?:values|keys|headers|timestamps|partitions), row )(?P<row>\d+)")
+"""How send_batch() begins what it says of one row."""
 
 
 def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_topic: str | None,
@@ -64,7 +68,7 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
                 given = batch.schema.names
                 names = ColumnContract.of(given, fixed_topic, timestamp_name).taken()
                 contract = ColumnContract.of(names, fixed_topic, timestamp_name)
-            _send(batch, names, contract, producer, pending, delivery, unanswered)
+            _send(batch, names, contract, producer, pending, delivery, unanswered, is_task)
             meter.tick(delivery.sent_count, unanswered.held_ms)
             # buffer.memory bounds what is on its way, and so what is left here.
             while pending and pending[0].done():
@@ -88,11 +92,12 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
 
 
 def _send(batch: Any, names: list[str], contract: ColumnContract, producer: RowProducer, pending: deque[RowsFuture],
-          delivery: TaskDelivery, unanswered: Unanswered) -> None:
+          delivery: TaskDelivery, unanswered: Unanswered, is_task: bool) -> None:
     """Hand over one record batch; rows that cannot be handed over are failures in `delivery`."""
     topic = contract.fixed_topic
+    before_count = delivery.sent_count
     try:
-        for topic, rows in _pieces(_by_topic(_taken(batch, names), contract), unanswered.window):
+        for topic, rows, places in _pieces(_by_topic(_taken(batch, names), contract), unanswered.window):
             delivery.sent_count += rows.num_rows
             try:
                 pending.append(producer.send_batch(
@@ -104,11 +109,29 @@ def _send(batch: Any, names: list[str], contract: ColumnContract, producer: RowP
                 unanswered.add(pending[-1], rows.nbytes)
             except (KafkaError, TypeError, ValueError) as error:
                 # None of these rows was sent; the error names the first that could not be.
+                _name_row(error, before_count, places, is_task)
                 delivery.fail(error, topic, row_count=rows.num_rows)
                 return
     except ColumnError as error:
         delivery.sent_count += batch.num_rows
         delivery.fail(error, topic, row_count=batch.num_rows)
+
+
+def _name_row(error: Exception, before_count: int, places: Sequence[int], is_task: bool) -> None:
+    """Put the row's number among all rows that were given into an error: a call counts its own, which nobody knows.
+
+    Args:
+        error: What the call raised.
+        before_count: Rows before the record batch.
+        places: Where in the record batch the rows of the call are.
+        is_task: Whether all rows are those of a task's partition.
+    """
+    text = error.args[0] if error.args else None
+    named = _ROW.match(text) if isinstance(text, str) else None
+    if named is not None and int(named["row"]) < len(places):
+        row = before_count + places[int(named["row"])]
+        whose = " of the task's partition" if is_task else ""
+        error.args = f"{named['before']}{row}{whose}{named.string[named.end():]}", *error.args[1:]
 
 
 def _taken(batch: Any, names: list[str]) -> Any:
@@ -126,25 +149,26 @@ def _taken(batch: Any, names: list[str]) -> Any:
         names=names)
 
 
-def _pieces(parts: Iterable[tuple[str, Any]], window: Window) -> Iterator[tuple[str, Any]]:
+def _pieces(parts: Iterable[tuple[str, Any, Sequence[int]]], window: Window
+            ) -> Iterator[tuple[str, Any, Sequence[int]]]:
     """Cut the rows of each topic into what one call takes, by their mean size."""
-    for topic, rows in parts:
+    for topic, rows, places in parts:
         mean_bytes = rows.nbytes / rows.num_rows
         first_row = 0
         while first_row < rows.num_rows:
             count = max(1, int(min(PIECE_BYTES, window.limit_bytes) / max(mean_bytes, 1)))
-            yield topic, rows.slice(first_row, count)
+            yield topic, rows.slice(first_row, count), places[first_row:first_row + count]
             first_row += count
 
 
-def _by_topic(batch: Any, contract: ColumnContract) -> Iterator[tuple[str, Any]]:
-    """Cut a record batch into the rows of each topic, in their order.
+def _by_topic(batch: Any, contract: ColumnContract) -> Iterator[tuple[str, Any, Sequence[int]]]:
+    """Cut a record batch into the rows of each topic, in their order, each part with their places in the batch.
 
     Raises:
         ColumnError: A topic is null or empty. No row of the batch was sent.
     """
     if contract.fixed_topic is not None:
-        yield contract.fixed_topic, batch
+        yield contract.fixed_topic, batch, range(batch.num_rows)
         return
     topics = batch.column(contract.topic)
     if topics.null_count:
@@ -155,16 +179,18 @@ def _by_topic(batch: Any, contract: ColumnContract) -> Iterator[tuple[str, Any]]
     if any(not names[number] for number in counts):
         raise ColumnError("empty topic present in the data. Use the topic option for setting a default topic.")
     if len(counts) == 1:
-        yield names[next(iter(counts))], batch
+        yield names[next(iter(counts))], batch, range(batch.num_rows)
         return
     import pyarrow.compute
 
     # A stable sort brings the rows of a topic together in one pass, however many topics there are.
     order = pyarrow.compute.array_sort_indices(coded.indices)
     together = batch.take(order)
+    places = memoryview(order.buffers()[1]).cast("Q")
     first_row = 0
     for number in sorted(counts):  # a dictionary may have names of which there is no row
-        yield names[number], together.slice(first_row, counts[number])
+        yield (names[number], together.slice(first_row, counts[number]),
+               places[first_row:first_row + counts[number]])
         first_row += counts[number]
 
 

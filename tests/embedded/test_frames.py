@@ -254,6 +254,25 @@ def test_rows_that_are_not_stored_are_told_without_a_word_of_sparks(broker: Embe
     assert [record.value for record in rows_of(broker, "orders")] == [b"a"]
 
 
+@pytest.mark.parametrize("settings", [{}, {"partitioner.class": "RoundRobinPartitioner"}])
+@pytest.mark.parametrize(("change", "says"), [
+    ({"v": b"x" * 10_000}, "RecordTooLargeError: Row 66000: The record for topic 'orders' takes"),
+    ({"t": 1_700_000_000}, "ValueError: timestamps, row 66000: "),
+    ({"p": -1}, "ValueError: partitions, row 66000: -1 is out of range"),
+])
+def test_the_row_that_is_told_is_the_frames(
+        settings: dict[str, str], change: dict[str, Any], says: str, broker: EmbeddedBroker) -> None:
+    """It was counted from the first row of the piece: by columns, and row by row for a partitioner that needs rows."""
+    count = 66_011
+    columns: dict[str, list[Any]] = {"v": [b"x" * 100] * count, "t": [None] * count, "p": [0] * count}
+    for name, item in change.items():
+        columns[name][66_000] = item
+    table = pyarrow.table({"v": columns["v"], "t": pyarrow.array(columns["t"], pyarrow.int64()), "p": columns["p"]})
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "max.request.size": 5_000,
+                        **settings}) as producer, pytest.raises(RowsFailedError, match=says):
+        frames.write(producer, table, "orders", value="v", timestamp="t", partition="p")
+
+
 @pytest.mark.parametrize("kind", ["dictionary of views", "runs", "views", "large"])
 def test_text_in_any_form_of_arrows_is_a_key_and_a_value_as_it_is(kind: str, broker: EmbeddedBroker) -> None:
     """polars gives categories as dictionaries of views, and views for text."""

@@ -95,11 +95,50 @@ def test_send_when_rows_fail_tells_the_first_and_what_is_in_the_log() -> None:
 def test_send_when_a_call_is_refused_counts_its_rows_as_not_sent() -> None:
     producer = FakeProducer(raise_when=lambda record: RecordTooLargeError("Row 1: large", code=10)
                             if record.value == b"large" else None)
-    with pytest.raises(RowsFailedError, match=r"2 of 3 rows sent were not stored.*Row 1: large") as caught:
+    with pytest.raises(RowsFailedError, match=r"2 of 3 rows sent were not stored.*Row 2 of the task's partition: large"
+                       ) as caught:
         send_record_batches([batch(value=["0"]), batch(value=["1", "large"]), batch(value=["3"])], producer, "orders")
     assert [record.value for record in producer.records] == [b"0"]
     assert isinstance(caught.value.__cause__, RecordTooLargeError)
     assert "more may be" not in str(caught.value)  # none of the two was sent
+
+
+class Counting(FakeProducer):
+    """Refuses a call for its row of a value, and counts as send_batch() does: from its own first row on."""
+
+    def __init__(self, value: str, before: str) -> None:
+        super().__init__()
+        self._value = value.encode()
+        self._before = before
+
+    def send_batch(self, topic: str, values: Any, **columns: Any) -> Any:
+        if self._value in (items := values.to_pylist()):
+            raise RecordTooLargeError(f"{self._before}{items.index(self._value)}: no, row 1", code=10)
+        return super().send_batch(topic, values, **columns)
+
+
+@pytest.mark.parametrize("before", ["Row ", "timestamps, row ", "partitions, row ", "headers, row "])
+@pytest.mark.parametrize(("is_task", "whose"), [(False, ""), (True, " of the task's partition")])
+def test_send_when_a_call_is_refused_names_the_row_among_all_that_were_given(
+        is_task: bool, whose: str, before: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch goes in pieces, and by topics: the row's number in its call is none that anybody knows."""
+    monkeypatch.setattr("pyproducer.spark.arrow.PIECE_BYTES", 100)
+    batches = [batch(topic=["a", "b", "a"], value=["0", "1", "2"]),
+               batch(topic=["b", "a", "b", "b"] * 20, value=[str(row) for row in range(3, 83)])]
+    for value, topic in (("80", None), ("81", None), ("3", None), ("70", "orders")):
+        with pytest.raises(RowsFailedError) as caught:
+            send_record_batches(batches, Counting(value, before), topic, is_task=is_task)
+        assert f": RecordTooLargeError: {before}{value}{whose}: no, row 1." in str(caught.value)
+        assert str(caught.value.__cause__) == f"{before}{value}{whose}: no, row 1"
+
+
+@pytest.mark.parametrize("arguments", [(), (5,), ("a serializer's Row 5: text",), ("Row 1: another's",)])
+def test_send_when_a_call_is_refused_leaves_an_error_that_names_no_row_as_it_is(arguments: tuple[Any, ...]) -> None:
+    failing = FakeProducer(raise_when=lambda record: ValueError(*arguments))
+    with pytest.raises(RowsFailedError) as caught:
+        send_record_batches([batch(value=["0"])], failing, "orders")
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert caught.value.__cause__.args == arguments
 
 
 def test_send_when_the_batches_themselves_raise_flushes_first() -> None:
