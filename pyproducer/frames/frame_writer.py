@@ -15,16 +15,16 @@ from typing import Any
 
 from pyproducer.common.errors import ConfigError, SerializationError
 from pyproducer.common.records import Header, to_headers
-from pyproducer.frames.json_text import as_it_is, is_plain, json_objects, json_values
+from pyproducer.frames.json_text import as_it_is, is_plain, json_objects, json_values, without_views
 from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.producer.serializers import Serializer, resolve_serializer
 from pyproducer.spark.arrow import NULL_HEADER, send_record_batches
+from pyproducer.spark.byte_count import byte_count
 from pyproducer.spark.errors import ColumnError
 from pyproducer.spark.row_producer import RowProducer
 from pyproducer.spark.task_numbers import TaskNumbers
 
 _ROWS_AT_ONCE = 65_536
-_FEWEST_ROWS_AT_ONCE = 1_024
 _BYTES_AT_ONCE = 16 << 20
 """So much is text at one time: a frame may be as large as memory, and its text a multiple of that."""
 
@@ -144,15 +144,24 @@ class _Plan:
     def rows_of(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield record batches of columns by the names of the contract."""
         for batch in batches:
-            waiting = [batch]
+            waiting = [self._taken(batch)]
             while waiting:
                 rows = waiting.pop()
                 half = rows.num_rows // 2
-                if rows.num_rows > _ROWS_AT_ONCE or (
-                        rows.num_rows > _FEWEST_ROWS_AT_ONCE and rows.nbytes > _BYTES_AT_ONCE):
+                if rows.num_rows > _ROWS_AT_ONCE or (half and byte_count(rows) > _BYTES_AT_ONCE):
                     waiting += [rows.slice(half), rows.slice(0, half)]
                 elif rows.num_rows:
                     yield self.columns_of(rows)
+
+    def _taken(self, batch: Any) -> Any:
+        """Return the columns that are written; dictionaries, which each piece of a batch has whole, are ready."""
+        import pyarrow
+        from pyarrow import types
+
+        names = list(dict.fromkeys((*self._columns, *self._others.values())))
+        columns = [batch.column(name) for name in names]
+        return pyarrow.RecordBatch.from_arrays(
+            [without_views(column) if types.is_dictionary(column.type) else column for column in columns], names=names)
 
     def columns_of(self, rows: Any) -> Any:
         """Return a record batch of the columns of the contract.

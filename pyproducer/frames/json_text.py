@@ -73,7 +73,10 @@ def is_plain(kind: Any) -> bool:
 
 
 def as_it_is(column: Any) -> Any:
-    """Return a column of text or bytes in a form that send_batch takes: runs and views are for others."""
+    """Return a column of text or bytes in a form that send_batch takes, each value where it stands.
+
+    Runs and views are for others, and of a dictionary each call would look at the whole.
+    """
     import pyarrow
     import pyarrow.compute as pc
     from pyarrow import types
@@ -81,10 +84,17 @@ def as_it_is(column: Any) -> Any:
     if types.is_run_end_encoded(column.type):
         column = pc.run_end_decode(column)
     if types.is_dictionary(column.type):
-        return pyarrow.DictionaryArray.from_arrays(column.indices, as_it_is(column.dictionary))
+        return without_views(column).dictionary_decode()
     if str(column.type).endswith("_view"):  # of which Arrow takes and compares nothing
         column = column.cast(pyarrow.large_string() if str(column.type) == "string_view" else pyarrow.large_binary())
     return column
+
+
+def without_views(column: Any) -> Any:
+    """Return a dictionary column whose dictionary is no views, of which Arrow brings none together."""
+    import pyarrow
+
+    return pyarrow.DictionaryArray.from_arrays(column.indices, as_it_is(column.dictionary))
 
 
 def _joined(before: str, parts: list[tuple[str, Any]], after: str, count: int) -> Any:
@@ -123,7 +133,7 @@ def _text(column: Any, kind: Any, name: str) -> Any:
     if types.is_dictionary(kind):
         # Of a slice it is that of the whole, and may have what no row has.
         if len(column.dictionary) > len(column) or types.is_floating(kind.value_type):
-            decoded = as_it_is(column).dictionary_decode()
+            decoded = as_it_is(column)
             return _text(decoded, decoded.type, name)
         text = _text(column.dictionary, kind.value_type, name)  # of each value once
         return pyarrow.DictionaryArray.from_arrays(column.indices, text).dictionary_decode()

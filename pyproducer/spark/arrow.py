@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pyproducer.common.errors import DeliveryFailedError, KafkaError
+from pyproducer.spark.byte_count import byte_count
 from pyproducer.spark.columns import ColumnContract
 from pyproducer.spark.delivery import TaskDelivery
 from pyproducer.spark.errors import ColumnError
@@ -106,7 +107,7 @@ def _send(batch: Any, names: list[str], contract: ColumnContract, producer: RowP
                     timestamps=None if contract.timestamp is None else rows.column(contract.timestamp),
                     partitions=None if contract.partition is None else rows.column(contract.partition),
                     headers=None if contract.headers is None else rows.column(contract.headers)))
-                unanswered.add(pending[-1], rows.nbytes)
+                unanswered.add(pending[-1], byte_count(rows))
             except (KafkaError, TypeError, ValueError) as error:
                 # None of these rows was sent; the error names the first that could not be.
                 _name_row(error, before_count, places, is_task)
@@ -153,7 +154,7 @@ def _pieces(parts: Iterable[tuple[str, Any, Sequence[int]]], window: Window
             ) -> Iterator[tuple[str, Any, Sequence[int]]]:
     """Cut the rows of each topic into what one call takes, by their mean size."""
     for topic, rows, places in parts:
-        mean_bytes = rows.nbytes / rows.num_rows
+        mean_bytes = byte_count(rows) / rows.num_rows
         first_row = 0
         while first_row < rows.num_rows:
             count = max(1, int(min(PIECE_BYTES, window.limit_bytes) / max(mean_bytes, 1)))

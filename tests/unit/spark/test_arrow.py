@@ -191,6 +191,16 @@ def test_send_when_a_batch_is_large_hands_it_over_in_pieces() -> None:
     assert [record.value[:1] for record in producer.records] == [b"x"] * 9 + [b"y"] * 9
 
 
+def test_send_of_a_slice_of_a_large_dictionary_hands_it_over_at_once() -> None:
+    """The whole dictionary was counted with each row."""
+    producer = FakeProducer()
+    texts = pyarrow.array([f"{row}" + "x" * 100_000 for row in range(200)]).dictionary_encode()
+    topics = pyarrow.array([str(row % 2) + "x" * 100 for row in range(200)]).dictionary_encode()
+    rows = pyarrow.record_batch([texts, topics], names=["value", "topic"])
+    send_record_batches([rows.slice(10, 4)], producer, None)
+    assert [count for _, count in producer.calls] == [2, 2]
+
+
 def test_send_when_topics_come_as_a_slice_of_a_dictionary_leaves_out_those_without_rows() -> None:
     producer = FakeProducer()
     topics = pyarrow.array(["a", "", "b", "c"]).dictionary_encode()
