@@ -87,16 +87,21 @@ def write(producer: RowProducer | Mapping[str, object], frame: Any, topic: str, 
                         f"{value!r}")
     if isinstance(frame, type) or not hasattr(frame, "__arrow_c_stream__"):
         raise TypeError(f"a frame has __arrow_c_stream__ (polars, pandas 2.2, DuckDB, Arrow, Daft), and "
-                        f"{type(frame).__name__} has not")
-    reader = pyarrow.RecordBatchReader.from_stream(frame)
+                        f"{type(frame).__name__} has not{': call its collect()' if hasattr(frame, 'collect') else ''}")
+    try:
+        reader = pyarrow.RecordBatchReader.from_stream(frame)
+    except pyarrow.ArrowInvalid as error:
+        raise TypeError(f"a frame has columns of Arrow's types, and this {type(frame).__name__} has not: {error}. Give "
+                        "the frame that it is of, or cast such columns") from error
     plan = _Plan(reader.schema, topic, others, "json" if serializer is not None else value, serializer)
     batches = iter(reader)
     first = next(batches, None)
-    if first is not None:
-        plan.columns_of(first.slice(0, 0))  # what is no JSON is told before anything is sent
+    if first is None:
+        first = pyarrow.RecordBatch.from_arrays([pyarrow.nulls(0, kind) for kind in reader.schema.types],
+                                                names=reader.schema.names)
+    plan.columns_of(first.slice(0, 0))  # what is no JSON is told before anything is sent, also where there are no rows
     with KafkaProducer(producer) if isinstance(producer, Mapping) else nullcontext(producer) as open_producer:
-        rows = plan.rows_of(() if first is None else chain((first,), batches))
-        return send_record_batches(rows, open_producer, topic, is_task=False,
+        return send_record_batches(plan.rows_of(chain((first,), batches)), open_producer, topic, is_task=False,
                                    timestamp_name=None if timestamp is None else "timestamp")
 
 

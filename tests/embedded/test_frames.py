@@ -105,6 +105,27 @@ def test_what_is_no_frame_is_told(broker: EmbeddedBroker) -> None:
             frames.write(producer, table, "orders")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(TypeError, match=r"a frame has __arrow_c_stream__ .*, and list has not"):
         frames.write({"bootstrap.servers": broker.bootstrap_servers}, [{"id": 1}], "orders")
+    with pytest.raises(TypeError, match=r"and LazyFrame has not: call its collect\(\)"):
+        frames.write({"bootstrap.servers": broker.bootstrap_servers},
+                     type("LazyFrame", (), {"collect": lambda self: table})(), "orders")
+
+
+def test_one_column_is_no_frame(broker: EmbeddedBroker) -> None:
+    """It was an ArrowInvalid; a Series has the stream, too, of pandas and of polars."""
+    with pytest.raises(TypeError, match=r"a frame has columns .*, and this ChunkedArray has not: .*int64"):
+        frames.write({"bootstrap.servers": broker.bootstrap_servers}, pyarrow.chunked_array([[1, 2]]), "orders")
+
+
+def test_what_is_no_json_is_told_of_a_frame_without_rows_too(broker: EmbeddedBroker) -> None:
+    """A job went well as long as there was nothing to send."""
+    kind = pyarrow.schema([("id", pyarrow.int64()), ("blob", pyarrow.binary())])
+    for rows in ([], [pyarrow.record_batch([[], []], kind)]):
+        with pytest.raises(TypeError, match="column 'blob' is binary, which is no JSON"):
+            frames.write({"bootstrap.servers": broker.bootstrap_servers},
+                         pyarrow.RecordBatchReader.from_batches(kind, rows), "orders")
+        told = frames.write({"bootstrap.servers": broker.bootstrap_servers},
+                            pyarrow.RecordBatchReader.from_batches(kind, rows), "orders", value=["id"], key="blob")
+        assert told.row_count == 0
 
 
 def test_what_is_no_serializer_is_told_by_the_name_of_the_argument(broker: EmbeddedBroker) -> None:
