@@ -60,7 +60,8 @@ def write(producer: RowProducer | Mapping[str, object], frame: Any, topic: str, 
     Raises:
         TypeError: This is no frame or no name, or a column is of a type that is no JSON. Not sent.
         ConfigError: A column is not there, or a setting is wrong. Not sent.
-        ValueError: A number is NaN or infinite, which is no JSON; the rows of earlier pieces are stored.
+        ValueError: A number is NaN or infinite, which is no JSON, or a header's key is no UTF-8; the rows of earlier
+            pieces are stored.
         SerializationError: The serializer failed; the rows of earlier pieces are stored.
         ColumnError: A header that is for the serializer has no key; the rows of earlier pieces are stored.
         RowsFailedError: Some rows were not stored; it says how many were, and why.
@@ -187,7 +188,7 @@ class _Plan:
             if role == "key":
                 columns[role] = json_values(column, name) if self._key_is_json else as_it_is(column)
             elif role not in columns:
-                columns[role] = column.cast(_headers_type()) if role == "headers" else column
+                columns[role] = _headers(column, name) if role == "headers" else column
         return pyarrow.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def _serialized(self, rows: Any) -> dict[str, Any]:
@@ -197,7 +198,7 @@ class _Plan:
         serializer = self._serializer
         assert serializer is not None, "it was asked"
         named = self._others.get("headers")
-        given = [None] * rows.num_rows if named is None else rows.column(named).cast(_headers_type()).to_pylist()
+        given = [None] * rows.num_rows if named is None else _headers(rows.column(named), named).to_pylist()
         values, all_headers = [], []
         for row, pairs in zip(rows.select(self._columns).to_pylist(), given, strict=True):
             if any(pair is None or pair["key"] is None for pair in pairs or ()):
@@ -253,3 +254,17 @@ def _headers_type() -> Any:
     import pyarrow
 
     return pyarrow.large_list(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))
+
+
+def _headers(column: Any, name: str) -> Any:
+    """Return a column of headers as send_batch() takes it.
+
+    Raises:
+        ValueError: A key that came as bytes is no text.
+    """
+    import pyarrow
+
+    try:
+        return column.cast(_headers_type())
+    except pyarrow.ArrowInvalid as error:
+        raise ValueError(f"column {name!r} has a header's key that is no UTF-8, as Kafka wants it: {error}") from error

@@ -316,6 +316,15 @@ def test_text_in_any_form_of_arrows_is_a_key_and_a_value_as_it_is(kind: str, bro
 
 def test_headers_of_large_lists_and_views_are_headers(broker: EmbeddedBroker) -> None:
     kind = pyarrow.large_list(pyarrow.struct([("key", pyarrow.string_view()), ("value", pyarrow.large_binary())]))
+@pytest.mark.parametrize("value", [["id"], lambda row: b"x"])
+def test_a_headers_key_that_is_no_utf_8_is_told_with_its_column(value: Any, broker: EmbeddedBroker) -> None:
+    kind = pyarrow.list_(pyarrow.struct([("key", pyarrow.binary()), ("value", pyarrow.binary())]))
+    table = pyarrow.table({"id": [1], "h": pyarrow.array([[{"key": b"\xff", "value": b""}]], kind)})
+    with pytest.raises(ValueError, match=r"column 'h' has a header's key that is no UTF-8, as Kafka wants it"):
+        frames.write({"bootstrap.servers": broker.bootstrap_servers}, table, "audit", value=value, headers="h")
+    assert rows_of(broker, "audit") == []
+
+
     table = pyarrow.table({"v": ["x"], "h": pyarrow.array([[{"key": "source", "value": b"shop"}]], kind)})
     frames.write({"bootstrap.servers": broker.bootstrap_servers}, table, "orders", value="v", headers="h")
     (record,) = rows_of(broker, "orders")
