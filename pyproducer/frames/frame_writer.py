@@ -8,6 +8,7 @@ Source:  ours.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
@@ -27,6 +28,9 @@ from pyproducer.spark.task_numbers import TaskNumbers
 _ROWS_AT_ONCE = 65_536
 _BYTES_AT_ONCE = 16 << 20
 """So much is text at one time: a frame may be as large as memory, and its text a multiple of that."""
+
+_UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
+"""What pandas calls an index without a name, where it is no range."""
 
 
 def write(producer: RowProducer | Mapping[str, object], frame: Any, topic: str, *, key: str | None = None,
@@ -127,6 +131,8 @@ class _Plan:
         self._others = {role: name for role, name in others.items() if name is not None}
         beside = {name for role, name in self._others.items() if role != "key"}
         self._columns = ([name for name in names if name not in beside] if value == "json"
+        if b"pandas" in (schema.metadata or {}):
+            beside.update(filter(_UNNAMED_INDEX.fullmatch, names))
                          else [value] if isinstance(value, str) else list(value))
         for role, name in (*self._others.items(), *(("value", name) for name in self._columns)):
             if names.count(name) != 1:

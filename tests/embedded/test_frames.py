@@ -73,6 +73,20 @@ def test_objects_of_some_columns_in_their_order(broker: EmbeddedBroker) -> None:
     assert [record.value for record in rows_of(broker, "orders")] == [b'{"c":null,"a":1}']
 
 
+def test_the_index_of_pandas_that_has_no_name_is_no_column_unless_it_is_named(broker: EmbeddedBroker) -> None:
+    """pandas gives it as one where rows were filtered or put together: each object had "__index_level_0__"."""
+    table = pyarrow.table({"a": [1], "__index_level_0__": [7], "__index_level_10__": [8]})
+    of_pandas = table.replace_schema_metadata({"pandas": "{}"})
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    frames.write(settings, of_pandas, "audit", key="__index_level_0__")
+    frames.write(settings, of_pandas, "audit", value=lambda row: repr(row).encode())
+    frames.write(settings, of_pandas, "audit", value=["a", "__index_level_0__"])
+    frames.write(settings, table, "audit")
+    assert [(record.key, record.value) for record in rows_of(broker, "audit")] == [
+        (b"7", b'{"a":1}'), (None, b"{'a': 1}"), (None, b'{"a":1,"__index_level_0__":7}'),
+        (None, b'{"a":1,"__index_level_0__":7,"__index_level_10__":8}')]
+
+
 @pytest.mark.parametrize(("given", "error", "says"), [
     ({"key": "idd"}, ConfigError, "idd.*the frame has 0 columns of that name; there are id, blob"),
     ({}, TypeError, "column 'blob' is binary, which is no JSON"),
