@@ -51,9 +51,10 @@ def write(producer: RowProducer | Mapping[str, object], frame: Any, topic: str, 
         topic: The topic of every row.
         key: Name of the column of keys. Text and bytes go as they are, anything else as JSON; null is no key.
         value: "json" for a JSON object of each row's columns, without those that are named as headers, partition or
-            timestamp; names of columns for an object of these, in this order; the name of one column of text or bytes,
-            which goes as it is, and whose nulls are tombstones; or any serializer that a KafkaProducer takes, which is
-            called with a dict of the same columns as "json", one row after another.
+            timestamp, and without an index of pandas that has no name; names of columns for an object of these, in
+            this order; the name of one column of text or bytes, which goes as it is, and whose nulls are tombstones;
+            or any serializer that a KafkaProducer takes, which is called with a dict of the same columns as "json",
+            maps as dicts, one row after another.
         headers: Name of a column of list<struct<key: string, value: binary>>.
         partition: Name of a column of int32 or int64; the partitioner chooses where it is null.
         timestamp: Name of a column of timestamps, or of int64 in epoch ms; the time of the call where it is null.
@@ -130,9 +131,9 @@ class _Plan:
         self._is_json = value == "json" or not isinstance(value, str)
         self._others = {role: name for role, name in others.items() if name is not None}
         beside = {name for role, name in self._others.items() if role != "key"}
-        self._columns = ([name for name in names if name not in beside] if value == "json"
         if b"pandas" in (schema.metadata or {}):
             beside.update(filter(_UNNAMED_INDEX.fullmatch, names))
+        self._columns = ([name for name in names if name not in beside] if value == "json"
                          else [value] if isinstance(value, str) else list(value))
         for role, name in (*self._others.items(), *(("value", name) for name in self._columns)):
             if names.count(name) != 1:
@@ -206,7 +207,7 @@ class _Plan:
         named = self._others.get("headers")
         given = [None] * rows.num_rows if named is None else _headers(rows.column(named), named).to_pylist()
         values, all_headers = [], []
-        for row, pairs in zip(rows.select(self._columns).to_pylist(), given, strict=True):
+        for row, pairs in zip(_python_rows(rows.select(self._columns)), given, strict=True):
             if any(pair is None or pair["key"] is None for pair in pairs or ()):
                 raise ColumnError(f"Row {self._row_count}: {NULL_HEADER}")
             headers = [Header(pair["key"], pair["value"]) for pair in pairs or ()]
@@ -225,6 +226,30 @@ class _Plan:
         if named is not None or any(all_headers):
             columns["headers"] = pyarrow.array(all_headers, _headers_type())
         return columns
+
+
+def _python_rows(rows: Any) -> list[dict[str, Any]]:
+    """Return rows as a serializer gets them, maps as dicts: pyarrow makes lists of pairs of them."""
+    found: list[dict[str, Any]] = rows.to_pylist()
+    for field in rows.schema:
+        if "map<" in str(field.type):
+            for row in found:
+                row[field.name] = _with_dicts(row[field.name], field.type)
+    return found
+
+
+def _with_dicts(value: Any, kind: Any) -> Any:
+    from pyarrow import types
+
+    if value is None:
+        return None
+    if types.is_map(kind) and not types.is_nested(kind.key_type):
+        return {key: _with_dicts(item, kind.item_type) for key, item in value}
+    if types.is_struct(kind):
+        return {field.name: _with_dicts(value[field.name], field.type) for field in kind}
+    if isinstance(value, list) and not types.is_map(kind):
+        return [_with_dicts(item, kind.value_type) for item in value]
+    return value
 
 
 def _is_headers(kind: Any) -> bool:

@@ -271,6 +271,33 @@ def test_headers_that_arrow_cannot_make_text_of_are_refused_before_anything_is_s
     assert rows_of(broker, "audit") == []
 
 
+def test_maps_are_dicts_for_a_serializer_wherever_they_stand(broker: EmbeddedBroker) -> None:
+    """They were lists of pairs, of which Avro makes no map and JSON no object; by columns they are objects."""
+    kind = pyarrow.map_(pyarrow.string(), pyarrow.int64())
+    deep = pyarrow.map_(pyarrow.string(), pyarrow.list_(pyarrow.struct([("m", kind), ("n", pyarrow.int8())])))
+    rows = [{"m": [("x", 1), ("y", None)], "d": [("z", [{"m": [("x", 1)], "n": 2}, None]), ("w", None)],
+             "f": [[], None], "s": [({"x": 1}, 2)]},
+            {"m": None, "d": [], "f": None, "s": None}]
+    table = pyarrow.Table.from_pylist(rows, pyarrow.schema([
+        ("m", kind), ("d", deep), ("f", pyarrow.list_(kind, 2)),
+        ("s", pyarrow.map_(pyarrow.struct([("x", pyarrow.int8())]), pyarrow.int8()))]))
+    seen: list[Any] = []
+
+    def serializer(row: dict[str, Any]) -> bytes:
+        seen.append(row)
+        return json.dumps(row, separators=(",", ":")).encode()
+
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    frames.write(settings, table.drop_columns(["s"]), "audit", value=serializer)
+    assert seen == [{"m": {"x": 1, "y": None}, "d": {"z": [{"m": {"x": 1}, "n": 2}, None], "w": None}, "f": [{}, None]},
+                    {"m": None, "d": {}, "f": None}]
+    frames.write(settings, table.drop_columns(["s"]), "audit")
+    values = [record.value for record in rows_of(broker, "audit")]
+    assert values[:2] == values[2:]
+    frames.write(settings, table.select(["s"]), "audit", value=serializer)
+    assert seen[2:] == [{"s": [({"x": 1}, 2)]}, {"s": None}]  # nothing that can be a key of a dict
+
+
 def test_rows_that_a_serializer_refuses_are_told_with_their_number(broker: EmbeddedBroker) -> None:
     table = pyarrow.table({"id": [1, 2]})
     for serializer, says in ((lambda row: b"%d" % (1 // (2 - row["id"])), "failed on row 1 for topic 'audit'"),
@@ -287,6 +314,15 @@ def test_rows_that_are_not_stored_are_told_without_a_word_of_sparks(broker: Embe
         with pytest.raises(RowsFailedError, match=r"3 of 3 rows sent were not stored.*Of them no rows are known"):
             frames.write(producer, table, "orders", value="v", partition="p")
     assert [record.value for record in rows_of(broker, "orders")] == [b"a"]
+
+
+@pytest.mark.parametrize("value", [["id"], lambda row: b"x"])
+def test_a_headers_key_that_is_no_utf_8_is_told_with_its_column(value: Any, broker: EmbeddedBroker) -> None:
+    kind = pyarrow.list_(pyarrow.struct([("key", pyarrow.binary()), ("value", pyarrow.binary())]))
+    table = pyarrow.table({"id": [1], "h": pyarrow.array([[{"key": b"\xff", "value": b""}]], kind)})
+    with pytest.raises(ValueError, match=r"column 'h' has a header's key that is no UTF-8, as Kafka wants it"):
+        frames.write({"bootstrap.servers": broker.bootstrap_servers}, table, "audit", value=value, headers="h")
+    assert rows_of(broker, "audit") == []
 
 
 @pytest.mark.parametrize("settings", [{}, {"partitioner.class": "RoundRobinPartitioner"}])
@@ -330,15 +366,6 @@ def test_text_in_any_form_of_arrows_is_a_key_and_a_value_as_it_is(kind: str, bro
 
 def test_headers_of_large_lists_and_views_are_headers(broker: EmbeddedBroker) -> None:
     kind = pyarrow.large_list(pyarrow.struct([("key", pyarrow.string_view()), ("value", pyarrow.large_binary())]))
-@pytest.mark.parametrize("value", [["id"], lambda row: b"x"])
-def test_a_headers_key_that_is_no_utf_8_is_told_with_its_column(value: Any, broker: EmbeddedBroker) -> None:
-    kind = pyarrow.list_(pyarrow.struct([("key", pyarrow.binary()), ("value", pyarrow.binary())]))
-    table = pyarrow.table({"id": [1], "h": pyarrow.array([[{"key": b"\xff", "value": b""}]], kind)})
-    with pytest.raises(ValueError, match=r"column 'h' has a header's key that is no UTF-8, as Kafka wants it"):
-        frames.write({"bootstrap.servers": broker.bootstrap_servers}, table, "audit", value=value, headers="h")
-    assert rows_of(broker, "audit") == []
-
-
     table = pyarrow.table({"v": ["x"], "h": pyarrow.array([[{"key": "source", "value": b"shop"}]], kind)})
     frames.write({"bootstrap.servers": broker.bootstrap_servers}, table, "orders", value="v", headers="h")
     (record,) = rows_of(broker, "orders")
