@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyproducer.common.errors import DeliveryFailedError, KafkaError
 from pyproducer.spark.byte_count import byte_count
@@ -98,7 +98,7 @@ def _send(batch: Any, names: list[str], contract: ColumnContract, producer: RowP
     topic = contract.fixed_topic
     before_count = delivery.sent_count
     try:
-        for topic, rows, places in _pieces(_by_topic(_taken(batch, names), contract), unanswered.window):
+        for topic, rows, places, piece_bytes in _pieces(_by_topic(_taken(batch, names), contract), unanswered.window):
             delivery.sent_count += rows.num_rows
             try:
                 pending.append(producer.send_batch(
@@ -107,7 +107,7 @@ def _send(batch: Any, names: list[str], contract: ColumnContract, producer: RowP
                     timestamps=None if contract.timestamp is None else rows.column(contract.timestamp),
                     partitions=None if contract.partition is None else rows.column(contract.partition),
                     headers=None if contract.headers is None else rows.column(contract.headers)))
-                unanswered.add(pending[-1], byte_count(rows))
+                unanswered.add(pending[-1], piece_bytes)
             except (KafkaError, TypeError, ValueError) as error:
                 # None of these rows was sent; the error names the first that could not be.
                 _name_row(error, before_count, places, is_task)
@@ -150,15 +150,26 @@ def _taken(batch: Any, names: list[str]) -> Any:
         names=names)
 
 
-def _pieces(parts: Iterable[tuple[str, Any, Sequence[int]]], window: Window
-            ) -> Iterator[tuple[str, Any, Sequence[int]]]:
+class _Piece(NamedTuple):
+    """Rows that go in one call, and where in the record batch they are."""
+
+    topic: str
+    rows: Any
+    places: Sequence[int]
+    byte_count: int
+
+
+def _pieces(parts: Iterable[tuple[str, Any, Sequence[int]]], window: Window) -> Iterator[_Piece]:
     """Cut the rows of each topic into what one call takes, by their mean size."""
     for topic, rows, places in parts:
-        mean_bytes = byte_count(rows) / rows.num_rows
+        all_bytes = byte_count(rows)
+        mean_bytes = all_bytes / rows.num_rows
         first_row = 0
         while first_row < rows.num_rows:
             count = max(1, int(min(PIECE_BYTES, window.limit_bytes) / max(mean_bytes, 1)))
-            yield topic, rows.slice(first_row, count), places[first_row:first_row + count]
+            piece = rows.slice(first_row, count)
+            yield _Piece(topic, piece, places[first_row:first_row + count],
+                         all_bytes if piece.num_rows == rows.num_rows else byte_count(piece))
             first_row += count
 
 

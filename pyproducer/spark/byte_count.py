@@ -11,15 +11,27 @@ Source:  Arrow columnar format 1.5.
 
 from __future__ import annotations
 
+import functools
+import re
 from typing import Any
 
+_MORE = re.compile("dictionary|view|run_end")
+_KINDS_KNOWN = 256
 _VIEW_BYTES = 16
 _LIST_BYTES = 4
 
 
 def byte_count(rows: Any) -> int:
     """Return how many bytes the rows of a pyarrow RecordBatch are, about; each value counts where it stands."""
+    if not any(map(_has_more, rows.schema.types)):
+        return int(rows.nbytes)
     return sum(map(_of_column, rows.columns))
+
+
+@functools.lru_cache(_KINDS_KNOWN)
+def _has_more(kind: Any) -> bool:
+    """Whether `nbytes` may have more than the rows: looking at each part of a type costs more than a small call."""
+    return _MORE.search(str(kind)) is not None
 
 
 def _of_column(column: Any) -> int:
@@ -28,6 +40,8 @@ def _of_column(column: Any) -> int:
     from pyarrow import types
 
     kind = column.type
+    if not _has_more(kind):
+        return int(column.nbytes)
     if types.is_dictionary(kind):
         return int(column.indices.nbytes) + (
             _total(_lengths(column.dictionary).take(column.indices)) if _has_length(kind.value_type) else 0)
