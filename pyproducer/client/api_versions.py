@@ -50,7 +50,6 @@ class NodeApiVersions:
 
     Args:
         ranges: Version ranges by API id, including APIs that we do not know.
-        supported_features: Version ranges by feature name.
         finalized_features: Feature levels with their epoch.
         name: The node, for messages.
 
@@ -59,10 +58,8 @@ class NodeApiVersions:
     """
 
     def __init__(self, ranges: Mapping[int, VersionRange], *,
-                 supported_features: Mapping[str, VersionRange] | None = None,
                  finalized_features: FinalizedFeatures = NO_FINALIZED_FEATURES, name: str = "the broker") -> None:
         self.ranges: dict[int, VersionRange] = dict(ranges)
-        self.supported_features: dict[str, VersionRange] = dict(supported_features or {})
         self.finalized_features = finalized_features
         self.name = name
         self.usable: dict[tuple[int, int | None], int] = {}
@@ -71,14 +68,13 @@ class NodeApiVersions:
     def from_response(cls, body: Mapping[str, Any], *, name: str = "the broker") -> NodeApiVersions:
         """Read an ApiVersions response that has no error.
 
-        Features of minimum 0 are missing among the supported ones below v4 (KAFKA-17011), never among the finalized.
+        Which features are supported says less than which are finalized: those of minimum 0 are missing there below v4
+        (KAFKA-17011).
         """
         ranges = {int(row["api_key"]): VersionRange(row["min_version"], row["max_version"]) for row in body["api_keys"]}
-        supported = {row["name"]: VersionRange(row["min_version"], row["max_version"])
-                     for row in body.get("supported_features") or ()}
         levels = {row["name"]: int(row["max_version_level"]) for row in body.get("finalized_features") or ()}
         epoch = int(body.get("finalized_features_epoch", -1))
-        return cls(ranges, supported_features=supported, finalized_features=FinalizedFeatures(epoch, levels), name=name)
+        return cls(ranges, finalized_features=FinalizedFeatures(epoch, levels), name=name)
 
     def latest_usable_version(self, api_key: ApiKeys, max_version: int | None = None) -> int:
         """Return the highest version that both ends know.
@@ -145,10 +141,6 @@ class ApiVersions:
         if versions is None:
             return None
         return versions.usable.get((api_key, max_version)) or versions.latest_usable_version(api_key, max_version)
-
-    def feature_level(self, name: str) -> int:
-        """Return the finalized level of a feature, 0 when it is not finalized."""
-        return self.finalized_features.level_of(name)
 
 
 CLIENT_SOFTWARE_NAME = "pyproducer"

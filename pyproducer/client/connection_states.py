@@ -368,11 +368,6 @@ class ClusterConnectionStates:
         if state is not None:
             state.throttle_until_ms = max(state.throttle_until_ms, until_ms)
 
-    def throttle_delay_ms(self, node_id: int, now_ms: int) -> int:
-        """Return how long the broker wants nothing from us, in ms; 0 when it is not throttling."""
-        state = self.by_node.get(node_id)
-        return 0 if state is None else max(state.throttle_until_ms - now_ms, 0)
-
     def poll_delay_ms(self, node: Node, now_ms: int) -> int:
         """Return how long to wait before the node is worth asking again, in ms."""
         state = self.by_node.get(node.node_id)
@@ -402,15 +397,6 @@ class ClusterConnectionStates:
     def is_anyone_preparing(self, now_ms: int) -> bool:
         """Whether any connection is between connect and ready, and not held up by a slow name."""
         return any(state.is_preparing and not state.resolves_slowly(now_ms) for state in self.by_node.values())
-
-    def has_ready_nodes(self, now_ms: int) -> bool:
-        """Whether any connection is ready and not throttled."""
-        return any(self.is_ready(node_id, now_ms) for node_id in self.by_node)
-
-    def is_ready(self, node_id: int, now_ms: int) -> bool:
-        """Whether the connection to a node is ready and not throttled."""
-        state = self.by_node.get(node_id)
-        return state is not None and state.state is ConnectionState.READY and state.throttle_until_ms <= now_ms
 
     def node_ids(self) -> list[int]:
         """Return the ids of all nodes that were ever connected."""

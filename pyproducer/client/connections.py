@@ -171,7 +171,6 @@ class Connections:
         self.writing: dict[int, NodeConnectionState] = {}
         self.in_flight: InFlightRequests = InFlightRequests(max_in_flight_requests_per_connection)
         self.api_versions = api_versions
-        self.requests_sent: int = 0
         self._selector = selector
         self._metadata = metadata
         self._refusals = Refusals(metadata, states)
@@ -220,7 +219,6 @@ class Connections:
             self._note_write(state, request.record_count, now_ms)
         elif state.writes is not None:
             request.written_before = state.writes.position
-        self.requests_sent += 1
         self._registry.node(request.destination).on_request(send.size_bytes)
         self._selector.send(send)
 
@@ -261,8 +259,8 @@ class Connections:
         # But no broker comes to it behind the end of its session; and without an answer nothing is sent from then on.
         timeout_ms = (NEVER_MS // 2 if state.session_ends_ms == NEVER_MS
                       else max(state.session_ends_ms - now_ms, 0) + self._request_timeout_ms)
-        self.send(ClientRequest(state.node.node_id, ApiKeys.API_VERSIONS, api_versions_body, timeout_ms=timeout_ms,
-                                created_ms=now_ms), version, now_ms)
+        self.send(ClientRequest(state.node.node_id, ApiKeys.API_VERSIONS, api_versions_body, timeout_ms=timeout_ms),
+                  version, now_ms)
 
     def handle_answer(self, state: NodeConnectionState, request: ClientRequest, now_ms: int) -> None:
         """A request was answered before which something was written that gets no answer."""
@@ -401,7 +399,7 @@ class Connections:
     def _request_versions(self, responses: list[ClientResponse], state: NodeConnectionState, version: int,
                           now_ms: int) -> None:
         request = ClientRequest(state.node.node_id, ApiKeys.API_VERSIONS, api_versions_body,
-                                timeout_ms=self._request_timeout_ms, created_ms=now_ms, internal=True)
+                                timeout_ms=self._request_timeout_ms, internal=True)
         self.states.versions_requested(state)
         try:
             self.send(request, version, now_ms)
@@ -443,7 +441,7 @@ class Connections:
             return True  # it would have been
         body = {"mechanism": "NONE"}  # there is no such mechanism, so nothing is begun
         self.send(ClientRequest(state.node.node_id, ApiKeys.SASL_HANDSHAKE, lambda _: body,
-                                timeout_ms=self._request_timeout_ms, created_ms=now_ms, internal=True), version, now_ms)
+                                timeout_ms=self._request_timeout_ms, internal=True), version, now_ms)
         return True
 
     def handle_sasl_answer(self, responses: list[ClientResponse], state: NodeConnectionState,

@@ -33,12 +33,10 @@ class MetadataRequest(NamedTuple):
     topics: list[str]
     request_version: int
     is_partial: bool
-    allow_auto_topic_creation: bool
 
     def body(self) -> Mapping[str, Any]:
         """Return the body of the request. No topics means none (from v1 on): brokers and controller only."""
-        return {"topics": [{"name": topic} for topic in self.topics],
-                "allow_auto_topic_creation": self.allow_auto_topic_creation}
+        return {"topics": [{"name": topic} for topic in self.topics], "allow_auto_topic_creation": True}
 
 
 class Refusal(NamedTuple):
@@ -69,7 +67,6 @@ class ProducerMetadata:
         clock: For the callers' waits.
         bootstrap: The addresses to begin with.
         locks: Makes its lock, and the cells of callers who wait for news.
-        allow_auto_topic_creation: Whether asking for an unknown topic may create it, if the broker does so.
         on_snapshot: Given each snapshot that is new, in order; called with the lock held.
         take_used: Gives the topics that records were sent to since it was called last.
 
@@ -80,14 +77,12 @@ class ProducerMetadata:
 
     def __init__(self, *, refresh_backoff: ExponentialBackoff, metadata_max_age_ms: int, metadata_max_idle_ms: int,
                  clock: Clock, bootstrap: Sequence[tuple[str, int]], locks: Locks = SYSTEM_LOCKS,
-                 allow_auto_topic_creation: bool = True,
                  on_snapshot: Callable[[Cluster], None] = lambda _cluster: None,
                  take_used: Callable[[], Iterable[str]] = tuple) -> None:
         self._refresh_backoff = refresh_backoff
         self._max_age_ms = metadata_max_age_ms
         self._max_idle_ms = metadata_max_idle_ms
         self._clock = clock
-        self._allow_auto_topic_creation = allow_auto_topic_creation
         self.bootstrap_addresses: tuple[tuple[str, int], ...] = tuple(bootstrap)   # constant
         self._lock = locks.rlock()  # guards all fields below; taken last, never around another lock
         self._waiters = Waiters(locks.cell)  # callers who wait for news
@@ -348,8 +343,7 @@ class ProducerMetadata:
         with self._lock:
             is_stale = self._last_success_ms + self._max_age_ms <= now_ms
             if not self._need_full_update and not is_stale:
-                return MetadataRequest(sorted(self._new_topics), self._request_version, True,
-                                       self._allow_auto_topic_creation)
+                return MetadataRequest(sorted(self._new_topics), self._request_version, True)
             if not self._need_full_update and not self._need_partial_update:
                 self._answers_without_news = 0  # Periodic: the last answers say nothing of this one.
             for topic in self._take_used():
@@ -357,8 +351,7 @@ class ProducerMetadata:
             for topic, idle_at_ms in list(self._topics.items()):
                 if idle_at_ms <= now_ms and topic not in self._new_topics:
                     del self._topics[topic]
-            return MetadataRequest(sorted(self._topics), self._request_version, False,
-                                   self._allow_auto_topic_creation)
+            return MetadataRequest(sorted(self._topics), self._request_version, False)
 
     def update(self, response: Mapping[str, Any], api_version: int, now_ms: int, *,
                request: MetadataRequest | None = None, node_id: int = -1) -> None:

@@ -170,7 +170,7 @@ class MetadataUpdater:
             version = versions.latest_usable_version(ApiKeys.METADATA)
             self._connections.send(
                 ClientRequest(node.node_id, ApiKeys.METADATA, lambda _: body, timeout_ms=self._request_timeout_ms,
-                              created_ms=now_ms, internal=True), version, now_ms)
+                              internal=True), version, now_ms)
         except UnsupportedVersionError as error:
             self._metadata.note_failure(address_text(node.host, node.port), f"{VERSION_NEGOTIATION}: {error}")
             return error

@@ -154,10 +154,6 @@ class NetworkClient:
         """Whether no answer, no connection and no name is awaited."""
         return not self._aborted and not self._in_flight.total and not self._states.preparing
 
-    def has_ready_nodes(self, now_ms: int) -> bool:
-        """Whether any connection is ready and not throttled."""
-        return self._states.has_ready_nodes(now_ms)
-
     def poll_delay_ms(self, node: Node, now_ms: int) -> int:
         """Return how long to wait before the node is worth asking again, in ms; huge when an event will tell."""
         return self._states.poll_delay_ms(node, now_ms)
@@ -165,10 +161,6 @@ class NetworkClient:
     def held_up_by(self, node_id: int, now_ms: int) -> int:
         """Return why no request can be sent to a node now, as the ledger numbers reasons."""
         return node_held_up_by(self._states, self._in_flight, node_id, now_ms)
-
-    def throttle_delay_ms(self, node_id: int, now_ms: int) -> int:
-        """Return how long the broker wants nothing from us (KIP-219), in ms."""
-        return self._states.throttle_delay_ms(node_id, now_ms)
 
     def connection_failed(self, node: Node) -> bool:
         """Whether the last connection to the node ended and no new one was begun."""
@@ -200,15 +192,6 @@ class NetworkClient:
     def in_flight_request_count(self, node_id: int | None = None) -> int:
         """Return the number of unanswered requests to a node, or to all."""
         return self._in_flight.count(node_id)
-
-    def has_in_flight_requests(self, node_id: int | None = None) -> bool:
-        """Whether any request is unanswered."""
-        return self._in_flight.count(node_id) > 0
-
-    @property
-    def requests_sent(self) -> int:
-        """How many requests were handed to connections, ours included."""
-        return self._connections.requests_sent
 
     def disconnect(self, node_id: int) -> None:
         """Close the connection to a node; its requests complete as disconnected in the next poll."""

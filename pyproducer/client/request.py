@@ -33,7 +33,6 @@ class ClientRequest:
         on_complete: Called once with the response, in `poll`, on the sender thread.
         max_version: Highest version to use, where the caller must not use all that both ends know (Produce without
             topic ids, transactions before version 2).
-        created_ms: When the request was made, monotonic ms.
         internal: Whether the client itself asks, for metadata or to build a connection.
         record_count: With acks=0: how many records are in it, of which no answer will tell.
 
@@ -48,7 +47,7 @@ class ClientRequest:
     Source: Java ClientRequest, InFlightRequest (4.1); `build` is AbstractRequest.Builder.build.
     """
 
-    __slots__ = ("api_key", "api_version", "build", "correlation_id", "created_ms", "deadline_ms", "destination",
+    __slots__ = ("api_key", "api_version", "build", "correlation_id", "deadline_ms", "destination",
                  "expect_response", "internal", "max_version", "on_complete", "record_count", "send", "sent_ms",
                  "timeout_ms", "written_before")
 
@@ -60,7 +59,7 @@ class ClientRequest:
 
     def __init__(self, destination: int, api_key: ApiKeys, build: Callable[[int], Mapping[str, Any]], *,
                  expect_response: bool = True, timeout_ms: int, on_complete: OnComplete | None = None,
-                 max_version: int | None = None, created_ms: int = 0, internal: bool = False,
+                 max_version: int | None = None, internal: bool = False,
                  record_count: int = 0) -> None:
         self.destination: int = destination
         self.api_key: ApiKeys = api_key
@@ -69,7 +68,6 @@ class ClientRequest:
         self.timeout_ms: int = timeout_ms
         self.on_complete: OnComplete | None = on_complete
         self.max_version: int | None = max_version
-        self.created_ms: int = created_ms
         self.internal: bool = internal
         self.record_count: int = record_count
         self.written_before: Position | None = None
@@ -90,7 +88,7 @@ class ClientRequest:
                 f"sent {now_ms - self.sent_ms} ms ago)")
 
     def __repr__(self) -> str:
-        return f"ClientRequest({self.api_key.name} to node {self.destination}, created_ms={self.created_ms})"
+        return f"ClientRequest({self.api_key.name} to node {self.destination})"
 
 
 class ClientResponse:

@@ -67,10 +67,6 @@ class KafkaClient(Protocol):
         """Return the number of unanswered requests to a node, or to all."""
 
     @property
-    def requests_sent(self) -> int:
-        """How many requests were handed to connections."""
-
-    @property
     def waits_for(self) -> int:
         """What stands between its sleep and metadata, as the ledger numbers reasons; 0 where nothing does."""
     def confirmation_wait_ms(self, now_ms: int) -> int:
@@ -125,14 +121,13 @@ class Wire:
         client: The present one. Whoever keeps it beyond a turn may have one that is closed.
     """
 
-    __slots__ = ("_make_client", "_requests_sent_before", "_ring", "_wakeup", "client")
+    __slots__ = ("_make_client", "_ring", "_wakeup", "client")
 
     def __init__(self, make_client: Callable[[], KafkaClient], wakeup: PollWakeup,
                  ring: Callable[[], None] = lambda: None) -> None:
         self._make_client = make_client
         self._wakeup = wakeup
         self._ring = ring
-        self._requests_sent_before = 0
         self.client: KafkaClient = make_client()
 
     def wakeup(self) -> None:
@@ -141,11 +136,6 @@ class Wire:
         self._wakeup.wakeup()
         self._ring()
 
-    @property
-    def requests_sent(self) -> int:
-        """How many requests were handed to connections in all, the client's own included."""
-        return self._requests_sent_before + self.client.requests_sent
-
     def renew(self) -> None:
         """Throw the client away, with its connections and requests, and make another.
 
@@ -153,7 +143,6 @@ class Wire:
         """
         before = self.client
         before.close()  # first: the new one may need the file descriptors
-        self._requests_sent_before += before.requests_sent
         self.client = self._make_client()
         self.client.woke_ms = before.woke_ms  # the process may stand still before the new one polls for the first time
 

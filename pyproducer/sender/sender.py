@@ -321,5 +321,5 @@ class Sender:
             timeout_ms=self._request_timeout_ms,
             record_count=0 if self._acks else sum(batch.record_count for batch in batches),
             on_complete=partial(self._completion.on_response, batches=by_partition, topic_names=request.topic_names),
-            max_version=request.max_version, created_ms=now_ms), now_ms)
+            max_version=request.max_version), now_ms)
         self._registry.ledger.on_sent(self._registry.node(node_id), batches, now_ms, codec_ms)

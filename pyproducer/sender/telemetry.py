@@ -171,7 +171,7 @@ class Telemetry:
     def _send(self, client: KafkaClient, node_id: int, api_key: ApiKeys, body: Mapping[str, Any],
               now_ms: int) -> None:
         client.send(ClientRequest(node_id, api_key, lambda _version: body, timeout_ms=self._request_timeout_ms,
-                                  on_complete=self._on_response, created_ms=now_ms), now_ms)
+                                  on_complete=self._on_response), now_ms)
         self._asked_by = client
 
     def _on_response(self, response: ClientResponse) -> None:

@@ -92,15 +92,8 @@ class MockClient:
     def least_loaded_node(self, now_ms: int) -> Node | None:
         return self.node
 
-    def has_in_flight_requests(self, node_id: int | None = None) -> bool:
-        return any(node_id in (None, request.destination) for request in self.in_flight)
-
     def in_flight_request_count(self, node_id: int | None = None) -> int:
         return sum(node_id in (None, request.destination) for request in self.in_flight)
-
-    @property
-    def requests_sent(self) -> int:
-        return len(self.sent)
 
     def send(self, request: ClientRequest, now_ms: int) -> None:
         if self.closed or not self._can_send(request.destination):
@@ -108,6 +101,7 @@ class MockClient:
         if self.on_send is not None:
             self.on_send()
         self.sent.append(request)
+        request.sent_ms = now_ms
         body = request.build(self._version_of(request))
         self._live_bodies.append(body)
         self.bodies.append(copy.deepcopy(body))
@@ -149,7 +143,7 @@ class MockClient:
         assert live_body == self.body_of(request), "somebody wrote to what was on the wire"
         assert request.on_complete is not None
         self.ended.append(ClientResponse(request, self._version_of(request), body, received_ms=received_ms,
-                                         sent_ms=request.created_ms, **how))
+                                         sent_ms=request.sent_ms, **how))
         request.on_complete(self.ended[-1])
 
     def body_of(self, request: ClientRequest) -> Mapping[str, Any]:

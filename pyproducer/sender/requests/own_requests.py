@@ -104,7 +104,7 @@ class OwnRequests:
         self._asked, self._asked_by = request, client  # first: what is raised below may leave it on its way
         client.send(ClientRequest(node.node_id, request.api_key, request.build, expect_response=True,
                                   timeout_ms=self._request_timeout_ms, on_complete=partial(self._on_response, request),
-                                  max_version=request.max_version, created_ms=now_ms), now_ms)
+                                  max_version=request.max_version), now_ms)
         return NEVER_MS
 
     def refuse(self, refusal: Refusal) -> None:

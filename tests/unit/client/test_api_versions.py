@@ -57,11 +57,11 @@ def test_finalized_features_when_epochs_differ_then_the_highest_wins_and_outlive
     versions.update(2, node(epoch=4, **{"transaction.version": 1}))
     versions.update(3, node())
     versions.remove(1)
-    assert versions.feature_level("transaction.version") == 2
-    assert versions.feature_level("other") == 0
+    assert versions.finalized_features.level_of("transaction.version") == 2
+    assert versions.finalized_features.level_of("other") == 0
     assert versions.finalized_features.epoch == 5
     versions.update(2, node(epoch=6, **{"transaction.version": 1}))
-    assert versions.feature_level("transaction.version") == 1
+    assert versions.finalized_features.level_of("transaction.version") == 1
 
 
 def test_response_when_read_then_ranges_and_features_are_kept():
@@ -71,14 +71,12 @@ def test_response_when_read_then_ranges_and_features_are_kept():
         "finalized_features": [{"name": "transaction.version", "min_version_level": 1, "max_version_level": 2}],
         "finalized_features_epoch": 7}, name="host:1")
     assert versions.ranges == {0: VersionRange(3, 9)}
-    assert versions.supported_features == {"transaction.version": VersionRange(0, 2)}
     assert versions.finalized_features == FinalizedFeatures(7, {"transaction.version": 2})
     assert versions.name == "host:1"
 
 
 def test_response_when_it_is_of_an_old_version_then_no_features():
     versions = NodeApiVersions.from_response({"api_keys": []})
-    assert versions.supported_features == {}
     assert versions.finalized_features == FinalizedFeatures(-1, {})
 
 

@@ -95,7 +95,6 @@ def test_backoff_when_the_connection_was_ready_then_starts_again_small():
 def test_throttle_when_the_node_was_never_connected_then_nothing_is_kept():
     connections = states()
     connections.throttle(7, 400)
-    assert connections.throttle_delay_ms(7, 0) == 0
     assert connections.get(7) is None
     assert connections.can_connect(Node(7, "other", 9092), 0)
 
@@ -197,12 +196,10 @@ def test_throttle_when_a_shorter_one_follows_then_the_longer_holds():
     connections.ready(1)
     connections.throttle(1, 500)
     connections.throttle(1, 300)
-    assert connections.throttle_delay_ms(1, 100) == 400
     assert connections.poll_delay_ms(NODE, 100) == 400
-    assert not connections.has_ready_nodes(499)
-    assert connections.has_ready_nodes(500)
+    assert connections.poll_delay_ms(NODE, 499) == 1
     connections.disconnected(1, 200)
-    assert connections.throttle_delay_ms(1, 200) == 0
+    assert connections.poll_delay_ms(NODE, 200) == connections.connection_delay_ms(NODE, 200)
 
 
 def test_authentication_failed_when_asked_then_the_error_is_kept_until_ready():
@@ -244,7 +241,7 @@ def test_preparing_when_the_connection_ends_before_it_is_ready_then_nobody_prepa
 def test_throttle_when_none_was_asked_for_then_no_delay_from_the_first_moment_on():
     connections = states()
     connections.connecting(NODE, 0)
-    assert connections.throttle_delay_ms(1, 0) == 0
+    assert connections.poll_delay_ms(NODE, 0) == connections.connection_delay_ms(NODE, 0)
 
 
 def test_setup_timeout_when_the_handshake_failed_then_the_next_connect_has_the_first_one_again():

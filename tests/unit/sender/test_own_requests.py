@@ -46,7 +46,7 @@ def test_step_when_an_id_is_needed_then_one_request_is_sent_and_its_answer_is_ta
     parts = Parts()
     assert parts.request.step(10) == NEVER_MS
     (request,) = parts.client.sent
-    assert (request.api_key, request.destination, request.timeout_ms, request.created_ms, request.expect_response) == (
+    assert (request.api_key, request.destination, request.timeout_ms, request.sent_ms, request.expect_response) == (
         ApiKeys.INIT_PRODUCER_ID, 1, 500, 10, True)
     assert parts.client.bodies == [{"transactional_id": None, "transaction_timeout_ms": 2**31 - 1}]
     assert parts.request.step(11) == NEVER_MS
@@ -77,14 +77,14 @@ def test_answer_when_it_is_a_passing_trouble_then_it_is_repeated_with_a_growing_
     now_ms = 0
     for backoff_ms in (100, 200, 400, 800, 1000):
         parts.request.step(now_ms)
-        assert parts.client.has_in_flight_requests(1)
+        assert parts.client.in_flight_request_count(1)
         if code is None:
             parts.client.answer(None, disconnected=True, received_ms=now_ms)
         else:
             parts.answer(code, received_ms=now_ms)
         assert parts.request.step(now_ms) == backoff_ms
         assert parts.request.step(now_ms + backoff_ms - 1) == 1
-        assert not parts.client.has_in_flight_requests()
+        assert not parts.client.in_flight_request_count()
         now_ms += backoff_ms
     parts.request.step(now_ms)
     parts.answer()
@@ -102,7 +102,7 @@ def test_answer_when_it_is_a_success_without_a_usable_id_then_it_is_repeated_wit
             parts.request.step(now_ms)
             parts.answer(producer_id=producer_id, epoch=epoch, received_ms=now_ms)
             assert parts.request.step(now_ms) == backoff_ms
-            assert not parts.client.has_in_flight_requests()
+            assert not parts.client.in_flight_request_count()
             assert parts.manager.needs_producer_id
             now_ms += backoff_ms
     assert [record.levelname for record in caplog.records] == ["WARNING"]
