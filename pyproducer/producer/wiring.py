@@ -261,7 +261,7 @@ def _build(config: ProducerConfig, key_serializer: object, value_serializer: obj
         max_request_size_bytes=config.max_request_size, request_timeout_ms=config.request_timeout_ms,
         registry=registry,
         partition_load=None if update_load is None else PartitionLoad(accumulator, update_load), waiting_room=room,
-        tally=tally, freeze=freeze, stuck_log=stuck_log, life=life, delivery_timeout_ms=config.delivery_timeout_ms,
+        tally=tally, freeze=freeze, stuck_log=stuck_log, delivery_timeout_ms=config.delivery_timeout_ms,
         telemetry=telemetry)
     turns = SenderTurns(sender, accumulator, life, clock, wakeup, freeze)
     if hotpath.ROLE_IS_SAFE:

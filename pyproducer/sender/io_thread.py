@@ -11,42 +11,24 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.clock import NEVER_MS, Clock, cpu_clock_of_this_thread
-from pyproducer.common.errors import KafkaError, ProducerClosedError
+from pyproducer.common.errors import ProducerClosedError
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.threads import StartThread, start_daemon
 
 if TYPE_CHECKING:
     from pyproducer.client.wire import Wire
+    from pyproducer.sender.sender import Sender
 
 log: SenderLog = sender_log(__name__)
 
 # After an error that nobody expected: long enough not to fill a log, short enough to be a hiccup.
 _PAUSE_AFTER_BUG_SECONDS = 0.1
 _MOST_FAILED_TURNS = 10
-
-
-class SteppedSender(Protocol):
-    """What the thread needs of the Sender."""
-
-    def run_once(self, now_ms: int, longest_wait_ms: int = NEVER_MS) -> None:
-        """Take one turn."""
-
-    def say_goodbye(self, now_ms: int) -> None:
-        """Every record is decided, and connections are about to be closed: tell brokers what they want to know."""
-
-    def recover(self, now_ms: int) -> None:
-        """Go on after a turn that ended half way."""
-
-    def abort(self, error: KafkaError) -> int:
-        """Fail what is left; return how many records that were."""
-
-    def ms_to_go_on(self, now_ms: int) -> int:
-        """How long a producer that is being closed, and has no records any more, still has something to do; or 0."""
 
 
 class IoThread:
@@ -67,7 +49,7 @@ class IoThread:
         stand_aside: Lets callers take the sender's turns for a while, if they want to; see turns.py.
     """
 
-    def __init__(self, sender: SteppedSender, wire: Wire, accumulator: RecordAccumulator, life: Life,
+    def __init__(self, sender: Sender, wire: Wire, accumulator: RecordAccumulator, life: Life,
                  clock: Clock, refuse: Callable[[], None], close_parts: Callable[[], None] = lambda: None,
                  on_end: Callable[[Life], None] = lambda _life: None,
                  start_thread: StartThread = start_daemon,

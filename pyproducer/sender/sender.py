@@ -12,8 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from pyproducer.accumulator.batch_state import BatchState, move
-from pyproducer.accumulator.delivery_tally import DeliveryTally, NoTally
-from pyproducer.accumulator.life import UNOWNED, Life
+from pyproducer.accumulator.delivery_tally import DeliveryTally
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
@@ -22,12 +21,11 @@ from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import Cluster, Node
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.sender_log import SenderLog, sender_log
-from pyproducer.hotpath import CODEC
+from pyproducer.hotpath import CODEC, NodeRow
 from pyproducer.observe.registry import Registry
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender.completion import Completion
 from pyproducer.sender.freeze import Freeze
-from pyproducer.sender.held_up import HeldUp
 from pyproducer.sender.partition_load import PartitionLoad
 from pyproducer.sender.produce_request import (
     LAST_VERSION_BEFORE_TRANSACTIONS_V2,
@@ -62,11 +60,9 @@ class Sender:
     def __init__(self, *, wire: Wire, metadata: ProducerMetadata, accumulator: RecordAccumulator,
                  completion: Completion, own_requests: OwnRequests | None,
                  transaction_manager: TransactionManager | None, acks: int, max_request_size_bytes: int,
-                 request_timeout_ms: int, registry: Registry,
-                 partition_load: PartitionLoad | None = None, waiting_room: WaitingRoom | None = None,
-                 tally: DeliveryTally | None = None, freeze: Freeze | None = None,
-                 stuck_log: StuckLog | None = None, life: Life = UNOWNED, delivery_timeout_ms: int = NEVER_MS,
-                 telemetry: Telemetry | None = None) -> None:
+                 request_timeout_ms: int, registry: Registry, waiting_room: WaitingRoom, tally: DeliveryTally,
+                 freeze: Freeze, partition_load: PartitionLoad | None = None, stuck_log: StuckLog | None = None,
+                 delivery_timeout_ms: int = NEVER_MS, telemetry: Telemetry | None = None) -> None:
         self._telemetry = telemetry
         self._wire = wire
         self._metadata = metadata
@@ -85,14 +81,14 @@ class Sender:
         self._max_request_size_bytes = max_request_size_bytes
         self._request_timeout_ms = request_timeout_ms
         self._registry = registry
-        self._held_up = HeldUp(registry)
+        # Nodes that took nothing in the last turn, which had something for them: since when, and why.
+        self._held_up: list[tuple[NodeRow, int, int]] = []
         self._compresses = accumulator.compresses
         self._partition_load = partition_load
         self._waiting_room = waiting_room
-        self._tally = NoTally() if tally is None else tally
+        self._tally = tally
         self._freeze = freeze
         self._stuck_log = stuck_log
-        self._life = life
 
     def run_once(self, now_ms: int, longest_wait_ms: int = NEVER_MS) -> None:
         """Take one turn: send what is ready, then wait for the network until something is due.
@@ -104,14 +100,16 @@ class Sender:
         tally = self._tally
         freeze = self._freeze
         self._registry.ledger.now_ms = now_ms
-        self._held_up.end(now_ms)
+        for row, reason, from_ms in self._held_up:
+            row.held.note(reason, from_ms, now_ms)
+        self._held_up.clear()
         if now_ms >= self._registry.due_ms:
             self._registry.roll(now_ms)
-        if freeze is not None and (now_ms >= freeze.due_ms or now_ms - self._wire.client.woke_ms
-                                   > freeze.longest_pause_ms) and freeze.has_thawed(now_ms):
+        if (now_ms >= freeze.due_ms or now_ms - self._wire.client.woke_ms > freeze.longest_pause_ms) and (
+                freeze.has_thawed(now_ms)):
             now_ms = self._thaw(now_ms)
         room, queues = self._waiting_room, self._accumulator.waiting.queues
-        room_ms = room.move_on(now_ms) if room is not None and queues else NEVER_MS
+        room_ms = room.move_on(now_ms) if queues else NEVER_MS
         # What failed in a turn is counted and logged at the beginning of the next, which comes at once.
         tally_ms = tally.step(now_ms) if tally.is_busy else NEVER_MS
         telemetry_ms = NEVER_MS if self._telemetry is None else self._telemetry.step(now_ms)
@@ -142,7 +140,7 @@ class Sender:
     def can_send_at_once(self, batch: ProducerBatch, now_ms: int) -> bool:
         """Whether a turn would send a batch: its leader is connected, and nothing else comes first."""
         manager = self._transaction_manager
-        if self._has_thawed(now_ms):
+        if self._freeze.has_thawed(now_ms):
             return False  # connections are made anew first, by the thread
         if batch.attempts or (manager is not None and (manager.fatal_error is not None or manager.needs_producer_id)):
             return False
@@ -158,13 +156,9 @@ class Sender:
         batches' states are believed: each is in its partition's list from its first record until it is done.
         """
         log.warning("A turn of the sender ended half way: all connections are made anew")
-        self._has_thawed(now_ms)  # first: the turn may not have come so far as to move deadlines by a pause
+        self._freeze.has_thawed(now_ms)  # first: the turn may not have come so far as to move deadlines by a pause
         self._metadata.failed_update(now_ms)  # what was asked for may be lost, and a bug is not to be met without pause
         self._begin_anew(now_ms, "a turn of the sender ended half way")
-
-    def _has_thawed(self, now_ms: int) -> bool:
-        """Whether nobody ran for longer than request.timeout.ms, until now."""
-        return self._freeze is not None and self._freeze.has_thawed(now_ms)
 
     def _thaw(self, now_ms: int) -> int:
         """Begin with new connections, after time in which nobody ran: those there are may be dead without a word.
@@ -184,8 +178,7 @@ class Sender:
         for batch in self._accumulator.batches():
             self._completion.recover(batch, now_ms, why)
         self._accumulator.on_recovered()
-        if self._freeze is not None:
-            self._freeze.acknowledge()
+        self._freeze.acknowledge()
 
     def abort(self, error: KafkaError) -> int:
         """Fail what is left, when the connections are closed; return how many records that were."""
@@ -256,7 +249,7 @@ class Sender:
                 nodes.append(node)
             else:
                 timeout_ms = min(timeout_ms, client.poll_delay_ms(node, now_ms))
-                self._held_up.note(node.node_id, client.held_up_by(node.node_id, now_ms), now_ms)
+                self._note_held_up(node.node_id, now_ms)
         next_check_ms = check.next_ready_check_delay_ms
         is_changed = bool(nodes) and next_check_ms != NEVER_MS  # what was to linger or to back off may be gone
         is_first = True
@@ -282,10 +275,14 @@ class Sender:
                     if client.ready(node, now_ms):
                         nodes.append(node)
                     else:
-                        self._held_up.note(node.node_id, client.held_up_by(node.node_id, now_ms), now_ms)
+                        self._note_held_up(node.node_id, now_ms)
         if is_changed:
             next_check_ms = self._accumulator.ready(cluster, now_ms).next_ready_check_delay_ms
         return min(timeout_ms, next_check_ms, check.next_expiry_delay_ms)
+
+    def _note_held_up(self, node_id: int, now_ms: int) -> None:
+        """A node takes nothing now: until the next turn its batches wait for that."""
+        self._held_up.append((self._registry.node(node_id), self._wire.client.held_up_by(node_id, now_ms), now_ms))
 
     def _count_codec(self) -> int:
         """Note how long what was drained took to be compressed; return it, in ms."""

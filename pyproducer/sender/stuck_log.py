@@ -15,9 +15,9 @@ Source:  ours. Java writes a warning at each retry, librdkafka counts them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyproducer.accumulator.batch_state import WAITING
 from pyproducer.common.clock import NEVER_MS
@@ -31,7 +31,9 @@ from pyproducer.common.sender_log import SenderLog, sender_log
 
 if TYPE_CHECKING:
     from pyproducer.accumulator.producer_batch import ProducerBatch
-    from pyproducer.common.cluster import Cluster
+    from pyproducer.accumulator.record_accumulator import RecordAccumulator
+    from pyproducer.client.metadata import ProducerMetadata
+    from pyproducer.transaction.transaction_manager import TransactionManager
 
 log: SenderLog = sender_log(__name__)
 
@@ -115,35 +117,6 @@ class Throttled:
     told_ms: int | None = None
 
 
-class Waiting(Protocol):
-    """The part of the accumulator that is looked at."""
-
-    def batches(self) -> list[ProducerBatch]:
-        """Return every batch that is not done, in order of each partition."""
-
-
-class KnownCluster(Protocol):
-    """The part of the metadata that is asked."""
-
-    @property
-    def cluster(self) -> Cluster:
-        """The snapshot."""
-
-    def last_errors(self) -> Mapping[str, str]:
-        """Return the last failure of each broker address that does not work now."""
-
-    def describe_failure(self, topic: str) -> str:
-        """Say why the metadata of a topic is not there."""
-
-
-class ProducerIds(Protocol):
-    """The part of the transaction manager that is asked."""
-
-    @property
-    def needs_producer_id(self) -> bool:
-        """Whether nothing can be numbered, for want of an id."""
-
-
 class StuckLog:
     """Sees which partitions are stuck, and which nodes throttle, and writes lines about it.
 
@@ -160,7 +133,8 @@ class StuckLog:
         throttled: The nodes that throttle us now. Written here only.
     """
 
-    def __init__(self, accumulator: Waiting, metadata: KnownCluster, transaction_manager: ProducerIds | None, *,
+    def __init__(self, accumulator: RecordAccumulator, metadata: ProducerMetadata,
+                 transaction_manager: TransactionManager | None, *,
                  linger_ms: int, delivery_timeout_ms: int, floods: Sequence[LimitedLog] = ()) -> None:
         self._accumulator = accumulator
         self._metadata = metadata

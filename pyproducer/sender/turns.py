@@ -26,17 +26,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from pyproducer.accumulator.batch_state import BatchState
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import ProduceRequestResult
-from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.sender_log import SenderLog, has_kept, sender_log, write_kept
 from pyproducer.common.threads import only_ctrl_c_comes
 from pyproducer.network.wakeup import Wakeup
+from pyproducer.sender.freeze import Freeze
+
+if TYPE_CHECKING:
+    from pyproducer.accumulator.producer_batch import ProducerBatch
+    from pyproducer.sender.sender import Sender
 
 _LOG: SenderLog = sender_log("pyproducer")
 # A batch that was opened while the thread stands aside waits so long for its caller to come back and take the step;
@@ -46,25 +50,6 @@ LOOK_S = 0.002
 ASIDE_MS = 20
 # Of a batch with more records somebody is more likely to have a callback than to wait alone.
 _MOST_RECORDS = 16
-
-
-class SteppedSender(Protocol):
-    """What a caller's step needs of the Sender."""
-
-    def run_once(self, now_ms: int, longest_wait_ms: int = NEVER_MS) -> None:
-        """Take one turn."""
-
-    def has_nothing_under_way(self) -> bool:
-        """Whether no answer is awaited, and nothing but new records will ask for one soon."""
-
-    def can_send_at_once(self, batch: ProducerBatch, now_ms: int) -> bool:
-        """Whether a turn would send it: its leader is connected, and nothing else comes first."""
-
-
-class Resting(Protocol):
-    """Where it is noted when a turn ended after which nothing of the application's could run; see freeze.py."""
-
-    rested_ms: int
 
 
 class SenderTurns:
@@ -80,8 +65,8 @@ class SenderTurns:
         is_safe_here: Whether nothing from outside can be mistaken for something else in the current thread.
     """
 
-    def __init__(self, sender: SteppedSender, accumulator: RecordAccumulator, life: Life, clock: Clock,
-                 wakeup: Wakeup, freeze: Resting, is_safe_here: Callable[[], bool] = only_ctrl_c_comes) -> None:
+    def __init__(self, sender: Sender, accumulator: RecordAccumulator, life: Life, clock: Clock,
+                 wakeup: Wakeup, freeze: Freeze, is_safe_here: Callable[[], bool] = only_ctrl_c_comes) -> None:
         self._sender = sender
         self._accumulator = accumulator
         self._life = life

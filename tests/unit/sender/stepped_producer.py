@@ -115,7 +115,7 @@ class SteppedProducer:
                              registry=self.registry,
                              partition_load=update_load and PartitionLoad(self.accumulator, update_load),
                              waiting_room=self.room, tally=self.life.tally,
-                             freeze=self.freeze, life=self.life, delivery_timeout_ms=delivery_timeout)
+                             freeze=self.freeze, delivery_timeout_ms=delivery_timeout)
         if self.transactions is not None:
             self.transactions.wakeup = self.wire.wakeup
             self.life.on_not_taken = self.transactions.on_failed

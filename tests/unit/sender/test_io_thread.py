@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import threading
+from typing import Any
 
 import pytest
 
@@ -170,8 +171,8 @@ def test_turns_when_ten_in_a_row_raise_then_the_producer_is_dead_however_many_di
         def ms_to_go_on(self, now_ms: int) -> int:
             return 0
 
-    IoThread(Failing(), producer.wire, producer.accumulator, producer.life, Hasty(),
-             producer.accumulator.close).start()
+    failing: Any = Failing()
+    IoThread(failing, producer.wire, producer.accumulator, producer.life, Hasty(), producer.accumulator.close).start()
     assert producer.life.await_end(GIVE_UP_S), "the thread did not end"
     assert producer.life.state is LifeState.DEAD
     assert turns == ["bad"] * 9 + (["good"] * good_turns + ["bad"] * 10 if good_turns else ["bad"])
