@@ -1,6 +1,6 @@
 """FindCoordinator, as a request and an answer in any version: which broker speaks for a group or a transactional id.
 
-Road:    Coordinators (of a producer), CoordinatorClient (of a driver) -> [these] -> any broker
+Road:    FindCoordinator (of a producer), CoordinatorClient (of a driver) -> [these] -> any broker
 Thread:  pure functions.
 Source:  seed 002; Java FindCoordinatorRequest, FindCoordinatorResponse (4.1); KIP-699 (version 4, several keys).
 """

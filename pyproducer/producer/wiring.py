@@ -55,14 +55,13 @@ from pyproducer.sender.completion import Completion
 from pyproducer.sender.freeze import Freeze, longest_pause_ms
 from pyproducer.sender.io_thread import IoThread
 from pyproducer.sender.partition_load import PartitionLoad
-from pyproducer.sender.requests.add_partitions import AddPartitions
-from pyproducer.sender.requests.commit_offsets import CommitOffsets
-from pyproducer.sender.requests.coordinators import Coordinators
-from pyproducer.sender.requests.end_txn import EndTransactions
-from pyproducer.sender.requests.init_producer_id import InitProducerIds
-from pyproducer.sender.requests.own_request import RequestKind
+from pyproducer.sender.requests.add_partitions import next_add_partitions
+from pyproducer.sender.requests.commit_offsets import next_offsets
+from pyproducer.sender.requests.end_txn import next_end
+from pyproducer.sender.requests.init_producer_id import next_init
+from pyproducer.sender.requests.own_request import NextRequest
 from pyproducer.sender.requests.own_requests import OwnRequests
-from pyproducer.sender.requests.prepared_check import PreparedChecks
+from pyproducer.sender.requests.prepared_check import next_check
 from pyproducer.sender.sender import Sender
 from pyproducer.sender.stuck_log import StuckLog
 from pyproducer.sender.telemetry import Telemetry
@@ -241,7 +240,7 @@ def _build(config: ProducerConfig, key_serializer: object, value_serializer: obj
         accumulator=accumulator, metadata=metadata, transaction_manager=transaction_manager, retries=config.retries,
         delivery_timeout_ms=config.delivery_timeout_ms, registry=registry, clock=clock)
     own_requests = None if transaction_manager is None else OwnRequests(
-        wire=wire, kinds=request_kinds(wire, metadata, transaction_manager, accumulator), coordinators=Coordinators(),
+        wire=wire, kinds=request_kinds(wire, metadata, transaction_manager, accumulator),
         request_timeout_ms=config.request_timeout_ms, retry_backoff=retry_backoff)
     room = WaitingRoom(
         metadata=metadata, accumulator=accumulator, clock=clock, life=life, wakeup_sender=wire.wakeup,
@@ -338,15 +337,16 @@ def _telemetry(config: ProducerConfig, wire: Wire, registry: Registry, clock: Cl
 
 
 def request_kinds(wire: Wire, metadata: ProducerMetadata, manager: TransactionManager,
-                  accumulator: RecordAccumulator) -> list[RequestKind]:
+                  accumulator: RecordAccumulator) -> list[NextRequest]:
     """Return what a client may have to ask for itself, in the order of its priority."""
-    init = InitProducerIds(wire, metadata, manager, accumulator.has_incomplete)
+    init = functools.partial(next_init, wire, metadata, manager, accumulator.has_incomplete)
     transactions = manager.transactions
     if transactions is None:
         return [init]
-    return [PreparedChecks(transactions), init,
-            AddPartitions(manager, transactions, accumulator.waiting_partitions), CommitOffsets(manager, transactions),
-            EndTransactions(wire, manager, transactions, lambda: not accumulator.is_empty())]
+    return [functools.partial(next_check, transactions), init,
+            functools.partial(next_add_partitions, manager, transactions, accumulator.waiting_partitions),
+            functools.partial(next_offsets, manager, transactions),
+            functools.partial(next_end, wire, manager, transactions, lambda: not accumulator.is_empty())]
 
 
 def _say_what_failed(client_id: str, summary: DeliverySummary) -> None:

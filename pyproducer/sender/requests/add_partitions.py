@@ -13,57 +13,44 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from pyproducer.client.find_coordinator import TRANSACTION
 from pyproducer.client.request import ClientResponse
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
-from pyproducer.common.errors import ApiError, KafkaError
+from pyproducer.common.errors import ApiError
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.sender.requests.own_request import CoordinatorKey, OwnRequest, Reaction
+from pyproducer.sender.requests.own_request import Reaction, TransactionRequest
 from pyproducer.transaction.transaction_errors import is_fatal
 from pyproducer.transaction.transaction_manager import TransactionManager
-from pyproducer.transaction.transactions import OpenTransaction, Transactions
+from pyproducer.transaction.transactions import Transactions
 
 # What ends the producer where its coordinator says so, and of a record does not; it says nothing of the partition.
 _FATAL_HERE = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 
 
-class AddPartitions:
-    """Makes the request while batches wait for partitions that are not in the transaction.
+def next_add_partitions(manager: TransactionManager, transactions: Transactions,
+                        waiting_partitions: Callable[[], Iterable[TopicPartition]]) -> AddPartitionsToTxn | None:
+    """Return the request where batches wait for partitions that are not in the transaction; see NextRequest.
 
     Args:
         manager: Has the producer id.
         transactions: Has the transaction.
         waiting_partitions: Gives the partitions that hold batches.
     """
-
-    def __init__(self, manager: TransactionManager, transactions: Transactions,
-                 waiting_partitions: Callable[[], Iterable[TopicPartition]]) -> None:
-        self._manager = manager
-        self._transactions = transactions
-        self._waiting_partitions = waiting_partitions
-
-    def next_request(self) -> AddPartitionsToTxn | None:
-        """See RequestKind."""
-        transactions = self._transactions
-        if transactions.is_v2 or not transactions.is_sending:
-            return None
-        added = transactions.current.partitions
-        new = [place for place in self._waiting_partitions() if place not in added]
-        return AddPartitionsToTxn(self._manager, transactions, new) if new else None
+    if transactions.is_v2 or not transactions.is_sending:
+        return None
+    added = transactions.current.partitions
+    new = [place for place in waiting_partitions() if place not in added]
+    return AddPartitionsToTxn(manager, transactions, new) if new else None
 
 
-class AddPartitionsToTxn(OwnRequest):
+class AddPartitionsToTxn(TransactionRequest):
     """One request."""
 
     api_key = ApiKeys.ADD_PARTITIONS_TO_TXN
 
     def __init__(self, manager: TransactionManager, transactions: Transactions,
                  partitions: list[TopicPartition]) -> None:
-        super().__init__(CoordinatorKey(TRANSACTION, transactions.transactional_id))
-        self._manager = manager
-        self._transactions = transactions
-        self._transaction: OpenTransaction = transactions.current
+        super().__init__(manager, transactions)
         self._partitions = partitions
 
     def build(self, version: int) -> Mapping[str, Any]:
@@ -107,8 +94,4 @@ class AddPartitionsToTxn(OwnRequest):
     def on_lost(self) -> None:
         """See OwnRequest."""
         self._transaction.is_known_there = True  # perhaps
-        self._transaction.note_lost(self.api_key.title)
-
-    def on_hopeless(self, error: KafkaError) -> None:
-        """See OwnRequest."""
-        self._transactions.on_fatal_error(error)
+        super().on_lost()

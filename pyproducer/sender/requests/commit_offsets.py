@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyproducer.client.find_coordinator import GROUP, TRANSACTION
+from pyproducer.client.find_coordinator import GROUP
 from pyproducer.client.request import ClientResponse
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.consumer_offsets import ConsumerGroupMetadata
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ApiError, KafkaError, UnsupportedVersionError
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.sender.requests.own_request import CoordinatorKey, OwnRequest, Reaction
+from pyproducer.sender.requests.own_request import CoordinatorKey, Reaction, TransactionRequest
 from pyproducer.transaction.transaction_manager import TransactionManager
-from pyproducer.transaction.transactions import OffsetsToCommit, OpenTransaction, Transactions
+from pyproducer.transaction.transactions import OffsetsToCommit, Transactions
 
 LAST_VERSION_BEFORE_V2 = 4
 FIRST_VERSION_WITH_MEMBERS = 3
@@ -33,40 +33,29 @@ _MEMBER_IS_GONE = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENE
                              ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.STALE_MEMBER_EPOCH})
 
 
-class CommitOffsets:
-    """Makes the requests for the oldest offsets that are not in the transaction yet.
+def next_offsets(manager: TransactionManager, transactions: Transactions) -> AddOffsetsToTxn | TxnOffsetCommit | None:
+    """Return the request for the oldest offsets that are not in the transaction yet; see NextRequest.
 
     Args:
         manager: Has the producer id.
         transactions: Has the transaction.
     """
-
-    def __init__(self, manager: TransactionManager, transactions: Transactions) -> None:
-        self._manager = manager
-        self._transactions = transactions
-
-    def next_request(self) -> AddOffsetsToTxn | TxnOffsetCommit | None:
-        """See RequestKind."""
-        transactions = self._transactions
-        current = transactions.current
-        if not current.offsets or not transactions.is_sending:
-            return None
-        order = current.offsets[0]
-        if not transactions.is_v2 and order.group.group_id not in current.groups:
-            return AddOffsetsToTxn(self._manager, transactions, order)
-        return TxnOffsetCommit(self._manager, transactions, order)
+    current = transactions.current
+    if not current.offsets or not transactions.is_sending:
+        return None
+    order = current.offsets[0]
+    if not transactions.is_v2 and order.group.group_id not in current.groups:
+        return AddOffsetsToTxn(manager, transactions, order)
+    return TxnOffsetCommit(manager, transactions, order)
 
 
-class AddOffsetsToTxn(OwnRequest):
+class AddOffsetsToTxn(TransactionRequest):
     """One request."""
 
     api_key = ApiKeys.ADD_OFFSETS_TO_TXN
 
     def __init__(self, manager: TransactionManager, transactions: Transactions, order: OffsetsToCommit) -> None:
-        super().__init__(CoordinatorKey(TRANSACTION, transactions.transactional_id))
-        self._manager = manager
-        self._transactions = transactions
-        self._transaction: OpenTransaction = transactions.current
+        super().__init__(manager, transactions)
         self._group_id = order.group.group_id
 
     def build(self, version: int) -> Mapping[str, Any]:
@@ -99,24 +88,17 @@ class AddOffsetsToTxn(OwnRequest):
     def on_lost(self) -> None:
         """See OwnRequest."""
         self._transaction.is_known_there = True  # perhaps
-        self._transaction.note_lost(self.api_key.title)
-
-    def on_hopeless(self, error: KafkaError) -> None:
-        """See OwnRequest."""
-        self._transactions.on_fatal_error(error)
+        super().on_lost()
 
 
-class TxnOffsetCommit(OwnRequest):
+class TxnOffsetCommit(TransactionRequest):
     """One request."""
 
     api_key = ApiKeys.TXN_OFFSET_COMMIT
 
     def __init__(self, manager: TransactionManager, transactions: Transactions, order: OffsetsToCommit) -> None:
-        super().__init__(CoordinatorKey(GROUP, order.group.group_id),
+        super().__init__(manager, transactions, CoordinatorKey(GROUP, order.group.group_id),
                          None if transactions.is_v2 else LAST_VERSION_BEFORE_V2)
-        self._manager = manager
-        self._transactions = transactions
-        self._transaction: OpenTransaction = transactions.current
         self._order = order
 
     def build(self, version: int) -> Mapping[str, Any]:
@@ -179,10 +161,6 @@ class TxnOffsetCommit(OwnRequest):
             error.args = (f"{error.args[0]} The consumer is not a member of the group any more, with this generation: "
                           "its partitions may have others now, which consume from the last commit on",)
         self._transactions.on_failed(error)
-
-    def on_lost(self) -> None:
-        """See OwnRequest."""
-        self._transaction.note_lost(self.api_key.title)
 
     def on_hopeless(self, error: KafkaError) -> None:
         """See OwnRequest."""

@@ -15,17 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyproducer.client.find_coordinator import TRANSACTION
 from pyproducer.client.request import ClientResponse
 from pyproducer.common.error_codes import ErrorCode
-from pyproducer.common.errors import UNKNOWN, KafkaError
+from pyproducer.common.errors import UNKNOWN
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.layout import NO_PRODUCER_ID
-from pyproducer.sender.requests.own_request import CoordinatorKey, OwnRequest, Reaction
+from pyproducer.sender.requests.own_request import Reaction, TransactionRequest
 from pyproducer.transaction.transaction_manager import TransactionManager
 from pyproducer.transaction.transaction_state import TransactionState
-from pyproducer.transaction.transactions import OpenTransaction, Transactions
+from pyproducer.transaction.transactions import Transactions
 
 if TYPE_CHECKING:
     from pyproducer.client.wire import Wire
@@ -35,8 +34,9 @@ log: SenderLog = sender_log(__name__)
 FIRST_VERSION_WITH_EPOCH = 5
 
 
-class EndTransactions:
-    """Makes the request when a transaction is to be ended and nothing of it is left here; or ends it without one.
+def next_end(wire: Wire, manager: TransactionManager, transactions: Transactions,
+             has_records: Callable[[], bool]) -> EndTxn | None:
+    """Return the request when a transaction is to be ended and nothing of it is left here; or end it without one.
 
     Args:
         wire: Tells the cluster's features.
@@ -44,42 +44,27 @@ class EndTransactions:
         transactions: Has the transaction.
         has_records: Whether any record of it is not done.
     """
-
-    def __init__(self, wire: Wire, manager: TransactionManager, transactions: Transactions,
-                 has_records: Callable[[], bool]) -> None:
-        self._wire = wire
-        self._manager = manager
-        self._transactions = transactions
-        self._has_records = has_records
-
-    def next_request(self) -> EndTxn | None:
-        """See RequestKind."""
-        transactions = self._transactions
-        current = transactions.current
-        if not transactions.is_ending or not current.is_closed_off or current.offsets or self._has_records():
-            return None
-        request = EndTxn(self._wire, self._manager, transactions,
-                         commit=transactions.state is TransactionState.COMMITTING)
-        if current.is_known_there:
-            return request
-        # Of an empty one no coordinator knows: since Transactions V2 it would call a commit invalid.
-        log.debug("The transaction of %s is empty, and ends here", transactions.transactional_id)
-        request.end()
+    current = transactions.current
+    if not transactions.is_ending or not current.is_closed_off or current.offsets or has_records():
         return None
+    request = EndTxn(wire, manager, transactions, commit=transactions.state is TransactionState.COMMITTING)
+    if current.is_known_there:
+        return request
+    # Of an empty one no coordinator knows: since Transactions V2 it would call a commit invalid.
+    log.debug("The transaction of %s is empty, and ends here", transactions.transactional_id)
+    request.end()
+    return None
 
 
-class EndTxn(OwnRequest):
+class EndTxn(TransactionRequest):
     """One request."""
 
     api_key = ApiKeys.END_TXN
 
     def __init__(self, wire: Wire, manager: TransactionManager, transactions: Transactions, *, commit: bool) -> None:
-        super().__init__(CoordinatorKey(TRANSACTION, transactions.transactional_id),
-                         None if transactions.is_v2 else FIRST_VERSION_WITH_EPOCH - 1)
+        super().__init__(manager, transactions,
+                         max_version=None if transactions.is_v2 else FIRST_VERSION_WITH_EPOCH - 1)
         self._wire = wire
-        self._manager = manager
-        self._transactions = transactions
-        self._transaction: OpenTransaction = transactions.current
         self._commit = commit
 
     def build(self, version: int) -> Mapping[str, Any]:
@@ -131,8 +116,4 @@ class EndTxn(OwnRequest):
     def on_lost(self) -> None:
         """See OwnRequest."""
         self._transaction.is_end_lost = True
-        self._transaction.note_lost(self.api_key.title)
-
-    def on_hopeless(self, error: KafkaError) -> None:
-        """See OwnRequest."""
-        self._transactions.on_fatal_error(error)
+        super().on_lost()

@@ -45,8 +45,9 @@ FIRST_VERSION_WITH_TWO_PHASE = 6
 _FENCINGS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 
 
-class InitProducerIds:
-    """Makes the request while an id, or an epoch, is needed.
+def next_init(wire: Wire, metadata: ProducerMetadata, manager: TransactionManager,
+              has_records: Callable[[], bool]) -> InitProducerId | None:
+    """Return the request while an id, or an epoch, is needed; see NextRequest.
 
     Args:
         wire: Tells the cluster's features.
@@ -54,33 +55,22 @@ class InitProducerIds:
         manager: Who takes the id.
         has_records: Whether there is anything to send.
     """
-
-    def __init__(self, wire: Wire, metadata: ProducerMetadata, manager: TransactionManager,
-                 has_records: Callable[[], bool]) -> None:
-        self._wire = wire
-        self._metadata = metadata
-        self._manager = manager
-        self._has_records = has_records
-
-    def next_request(self) -> InitProducerId | None:
-        """See RequestKind."""
-        manager = self._manager
-        transactions = manager.transactions
-        if transactions is None:
-            is_due = manager.needs_producer_id and self._has_records()
-            return self._request(None, NONE) if is_due else None
-        if transactions.state is not TransactionState.INITIALIZING:
+    transactions = manager.transactions
+    goes_on_from = NONE
+    if transactions is None:
+        if not manager.needs_producer_id or not has_records():
             return None
+    elif transactions.state is not TransactionState.INITIALIZING:
+        return None
+    else:
         pending = transactions.pending
         if pending is None or not pending.binds:
-            return self._request(transactions, manager.producer_id_and_epoch)
-        if pending.binds in transactions.prepared:
+            goes_on_from = manager.producer_id_and_epoch
+        elif pending.binds in transactions.prepared:
             return None  # what was prepared is looked at first, see prepared_check.py
-        manager.forget_producer_id()
-        return self._request(transactions, NONE)
-
-    def _request(self, transactions: Transactions | None, goes_on_from: ProducerIdAndEpoch) -> InitProducerId:
-        return InitProducerId(self._wire, self._metadata, self._manager, self._has_records, transactions, goes_on_from)
+        else:
+            manager.forget_producer_id()
+    return InitProducerId(wire, metadata, manager, has_records, transactions, goes_on_from)
 
 
 class InitProducerId(OwnRequest):

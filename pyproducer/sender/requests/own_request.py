@@ -13,14 +13,16 @@ from __future__ import annotations
 import enum
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
 
-from pyproducer.client.find_coordinator import COORDINATOR_MOVED, GROUP
+from pyproducer.client.find_coordinator import COORDINATOR_MOVED, GROUP, TRANSACTION
 from pyproducer.client.request import ClientResponse
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import ApiError, KafkaError
 from pyproducer.protocol.apis import ApiKeys
+from pyproducer.transaction.transaction_manager import TransactionManager
+from pyproducer.transaction.transactions import OpenTransaction, Transactions
 
 
 class CoordinatorKey(NamedTuple):
@@ -108,8 +110,32 @@ class OwnRequest(ABC):
         self.last_error = error
 
 
-class RequestKind(Protocol):
-    """Makes requests of one kind, when they are due."""
 
-    def next_request(self) -> OwnRequest | None:
-        """Return what is to be sent now; None when nothing is due."""
+NextRequest = Callable[[], "OwnRequest | None"]
+"""Returns what is to be sent now of one kind; None when nothing is due."""
+
+
+class TransactionRequest(OwnRequest):
+    """One of the transaction that is open.
+
+    Args:
+        manager: Has the producer id.
+        transactions: Has the transaction.
+        coordinator: See OwnRequest; the transaction's, unless given.
+        max_version: See OwnRequest.
+    """
+
+    def __init__(self, manager: TransactionManager, transactions: Transactions,
+                 coordinator: CoordinatorKey | None = None, max_version: int | None = None) -> None:
+        super().__init__(coordinator or CoordinatorKey(TRANSACTION, transactions.transactional_id), max_version)
+        self._manager = manager
+        self._transactions = transactions
+        self._transaction: OpenTransaction = transactions.current
+
+    def on_lost(self) -> None:
+        """See OwnRequest."""
+        self._transaction.note_lost(self.api_key.title)
+
+    def on_hopeless(self, error: KafkaError) -> None:
+        """See OwnRequest."""
+        self._transactions.on_fatal_error(error)

@@ -22,10 +22,11 @@ from pyproducer.client.metadata import NO_LEADER, Refusal
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import NEVER_MS
+from pyproducer.common.cluster import Node
 from pyproducer.common.errors import KafkaError, LocalProtocolError
 from pyproducer.common.sender_log import SenderLog, sender_log
-from pyproducer.sender.requests.coordinators import Coordinators
-from pyproducer.sender.requests.own_request import OwnRequest, Reaction, RequestKind
+from pyproducer.sender.requests.find_coordinator import FindCoordinator
+from pyproducer.sender.requests.own_request import CoordinatorKey, NextRequest, OwnRequest, Reaction
 
 if TYPE_CHECKING:
     from pyproducer.client.wire import KafkaClient, Wire
@@ -47,16 +48,15 @@ class OwnRequests:
     Args:
         wire: The network.
         kinds: What may be due, in the order of their priority.
-        coordinators: Those that are known.
         request_timeout_ms: request.timeout.ms.
         retry_backoff: Between attempts.
     """
 
-    def __init__(self, *, wire: Wire, kinds: Sequence[RequestKind], coordinators: Coordinators,
-                 request_timeout_ms: int, retry_backoff: ExponentialBackoff) -> None:
+    def __init__(self, *, wire: Wire, kinds: Sequence[NextRequest], request_timeout_ms: int,
+                 retry_backoff: ExponentialBackoff) -> None:
         self._wire = wire
         self._kinds = kinds
-        self._coordinators = coordinators
+        self._coordinators: dict[CoordinatorKey, Node] = {}  # that are known; brokers tell of each when it is needed
         self._request_timeout_ms = request_timeout_ms
         self._retry_backoff = retry_backoff
         self._asked: OwnRequest | None = None  # what is on its way
@@ -88,16 +88,16 @@ class OwnRequests:
         node = None
         key = request.coordinator
         if key is not None:
-            node = self._coordinators.node_of(key)
+            node = self._coordinators.get(key)
             if node is None:
-                request = self._coordinators.find(key, request.on_hopeless)
+                request = FindCoordinator(key, self._coordinators, request.on_hopeless)
         if node is None:
             node = client.least_loaded_node(now_ms)
         if node is None:
             return self._retry_backoff.initial_ms
         if not client.ready(node, now_ms):
             if request.coordinator is not None and client.connection_failed(node):
-                self._coordinators.forget(request.coordinator)
+                del self._coordinators[request.coordinator]
                 self._back_off(now_ms, f"node {node.node_id} cannot be reached", request)
                 return self._retry_at_ms - now_ms
             return client.poll_delay_ms(node, now_ms)
@@ -116,14 +116,14 @@ class OwnRequests:
         request = self._wanted
         if request is None or (self._asked is not None and self._asked_by is self._wire.client):
             return  # also while its coordinator is asked for: the answer to that may be for who calls next
-        node = None if request.coordinator is None else self._coordinators.node_of(request.coordinator)
+        node = None if request.coordinator is None else self._coordinators.get(request.coordinator)
         if refusal.node_id == NO_LEADER or refusal.node_id is None or (
                 node is not None and refusal.node_id == node.node_id):
             request.on_refused(refusal.error)
 
     def _next(self) -> OwnRequest | None:
-        for kind in self._kinds:
-            request = kind.next_request()
+        for next_request in self._kinds:
+            request = next_request()
             if request is not None:
                 return request
         return None
@@ -156,7 +156,7 @@ class OwnRequests:
             self._retry_at_ms = now_ms + min(doubled_ms, max(self._retry_backoff.initial_ms, FIRST_SOON_MS))
             return
         if reaction is Reaction.FIND_COORDINATOR and request.coordinator is not None:
-            self._coordinators.forget(request.coordinator)
+            self._coordinators.pop(request.coordinator, None)
         self._back_off(now_ms, f"node {response.destination}: {why or request.last_error}", request)
 
     def _back_off(self, now_ms: int, why: str, request: OwnRequest) -> None:

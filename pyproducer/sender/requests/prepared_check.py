@@ -25,25 +25,18 @@ from pyproducer.transaction.transactions import Transactions
 ONGOING = "Ongoing"
 
 
-class PreparedChecks:
-    """Makes the request when an id is to be bound with which a transaction was prepared."""
-
-    def __init__(self, transactions: Transactions) -> None:
-        self._transactions = transactions
-
-    def next_request(self) -> PreparedCheck | None:
-        """See RequestKind."""
-        transactions = self._transactions
-        if transactions.state is not TransactionState.INITIALIZING or not transactions.prepared:
-            return None
-        pending = transactions.pending
-        prepared = None if pending is None else transactions.prepared.get(pending.binds)
-        if prepared is None:
-            return None
-        if prepared.is_empty:
-            transactions.prepared.pop(prepared.transactional_id)
-            return None
-        return PreparedCheck(transactions, prepared)
+def next_check(transactions: Transactions) -> PreparedCheck | None:
+    """Return the request when an id is to be bound with which a transaction was prepared; see NextRequest."""
+    if transactions.state is not TransactionState.INITIALIZING or not transactions.prepared:
+        return None
+    pending = transactions.pending
+    prepared = None if pending is None else transactions.prepared.get(pending.binds)
+    if prepared is None:
+        return None
+    if prepared.is_empty:
+        transactions.prepared.pop(prepared.transactional_id)
+        return None
+    return PreparedCheck(transactions, prepared)
 
 
 class PreparedCheck(OwnRequest):

@@ -12,7 +12,7 @@ from tests.simulation.museum import Edit
 PATCH = (
     Edit("sender/requests/end_txn.py", """
         self._transaction.is_end_lost = True
-        self._transaction.note_lost(self.api_key.title)
+        super().on_lost()
 """, """
         self._transaction.is_end_lost = True
 """),

@@ -12,7 +12,7 @@ from tests.simulation.museum import Edit
 PATCH = (
     Edit("sender/requests/add_partitions.py", """
         self._transaction.is_known_there = True  # perhaps
-        self._transaction.note_lost(self.api_key.title)
+        super().on_lost()
 """, """
         self._transaction.is_known_there = True  # perhaps
 """),

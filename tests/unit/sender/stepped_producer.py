@@ -26,7 +26,6 @@ from pyproducer.record.compression import compressor_for
 from pyproducer.sender.completion import Completion
 from pyproducer.sender.freeze import Freeze
 from pyproducer.sender.partition_load import PartitionLoad, UpdateLoad
-from pyproducer.sender.requests.coordinators import Coordinators
 from pyproducer.sender.requests.own_requests import OwnRequests
 from pyproducer.sender.sender import Sender
 from pyproducer.transaction.transaction_manager import TransactionManager
@@ -100,10 +99,9 @@ class SteppedProducer:
         self.completion = Completion(accumulator=self.accumulator, metadata=self.metadata,
                                      transaction_manager=self.manager, retries=retries,
                                      delivery_timeout_ms=delivery_timeout, registry=self.registry, clock=self.clock)
-        self.coordinators = Coordinators()
         own_requests = None if self.manager is None else OwnRequests(
             wire=self.wire, kinds=request_kinds(self.wire, self.metadata, self.manager, self.accumulator),
-            coordinators=self.coordinators, request_timeout_ms=500, retry_backoff=backoff)
+            request_timeout_ms=500, retry_backoff=backoff)
         self.room = make_room(self.metadata, self.accumulator, clock=self.clock, life=self.life, **{
             "batch_size_bytes": batch_size, "delivery_timeout_ms": delivery_timeout, "max_block_ms": 1000,
             "wakeup_sender": self.wire.wakeup, "on_failed": self.completion.on_failed, **room})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,8 +15,7 @@ from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ApiError, AuthorizationError, UnsupportedVersionError
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.sender.requests.coordinators import Coordinators
-from pyproducer.sender.requests.init_producer_id import InitProducerIds
+from pyproducer.sender.requests.init_producer_id import next_init
 from pyproducer.sender.requests.own_requests import OwnRequests
 from pyproducer.transaction.transaction_manager import TransactionManager
 from tests.support.clock import ManualClock
@@ -33,8 +33,8 @@ class Parts:
                                          clock=ManualClock(), bootstrap=[("127.0.0.1", 9092)])
         self.metadata.update(metadata_response(), 13, 0)
         self.has_records = True
-        kind = InitProducerIds(self.wire, self.metadata, self.manager, lambda: self.has_records)
-        self.request = OwnRequests(wire=self.wire, kinds=[kind], coordinators=Coordinators(), request_timeout_ms=500,
+        kind = partial(next_init, self.wire, self.metadata, self.manager, lambda: self.has_records)
+        self.request = OwnRequests(wire=self.wire, kinds=[kind], request_timeout_ms=500,
                                    retry_backoff=backoff)
 
     def answer(self, code: int = 0, producer_id: int = 7, epoch: int = 3, **how: Any) -> None:

@@ -1,6 +1,6 @@
 """FindCoordinator: which broker speaks for a transactional id, or for a group.
 
-Road:    OwnRequests -> [coordinators] -> any broker
+Road:    OwnRequests -> [FindCoordinator] -> any broker
 Thread:  sender thread only.
 Source:  Java TransactionManager.FindCoordinatorHandler, lookupCoordinator (4.1); KIP-699 (version 4, several keys).
 """
@@ -21,32 +21,15 @@ from pyproducer.sender.requests.own_request import CoordinatorKey, OwnRequest, R
 
 log: SenderLog = sender_log(__name__)
 
-class Coordinators:
-    """Those that are known, and the request for one that is not."""
-
-    def __init__(self) -> None:
-        self._nodes: dict[CoordinatorKey, Node] = {}
-
-    def node_of(self, key: CoordinatorKey) -> Node | None:
-        """Return the coordinator of a key, None while it is not known."""
-        return self._nodes.get(key)
-
-    def forget(self, key: CoordinatorKey) -> None:
-        """Have it found anew when it is needed next."""
-        self._nodes.pop(key, None)
-
-    def find(self, key: CoordinatorKey, on_hopeless: Callable[[KafkaError], None]) -> FindCoordinator:
-        """Return the request for a coordinator.
-
-        Args:
-            key: Whose.
-            on_hopeless: Told when the brokers will not say.
-        """
-        return FindCoordinator(key, self._nodes, on_hopeless)
-
 
 class FindCoordinator(OwnRequest):
-    """One request for one key."""
+    """One request for one key.
+
+    Args:
+        key: Whose coordinator.
+        nodes: Those that are known, where this one is put.
+        on_hopeless: Told when the brokers will not say.
+    """
 
     api_key = ApiKeys.FIND_COORDINATOR
 
