@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyproducer.client.find_coordinator import TRANSACTION
@@ -55,22 +56,19 @@ def next_init(wire: Wire, metadata: ProducerMetadata, manager: TransactionManage
         manager: Who takes the id.
         has_records: Whether there is anything to send.
     """
+    request = partial(InitProducerId, wire, metadata, manager, has_records)
     transactions = manager.transactions
-    goes_on_from = NONE
     if transactions is None:
-        if not manager.needs_producer_id or not has_records():
-            return None
-    elif transactions.state is not TransactionState.INITIALIZING:
+        return request(None, NONE) if manager.needs_producer_id and has_records() else None
+    if transactions.state is not TransactionState.INITIALIZING:
         return None
-    else:
-        pending = transactions.pending
-        if pending is None or not pending.binds:
-            goes_on_from = manager.producer_id_and_epoch
-        elif pending.binds in transactions.prepared:
-            return None  # what was prepared is looked at first, see prepared_check.py
-        else:
-            manager.forget_producer_id()
-    return InitProducerId(wire, metadata, manager, has_records, transactions, goes_on_from)
+    pending = transactions.pending
+    if pending is None or not pending.binds:
+        return request(transactions, manager.producer_id_and_epoch)
+    if pending.binds in transactions.prepared:
+        return None  # what was prepared is looked at first, see prepared_check.py
+    manager.forget_producer_id()
+    return request(transactions, NONE)
 
 
 class InitProducerId(OwnRequest):

@@ -12,15 +12,15 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("sender/requests/init_producer_id.py", """
-        if pending.binds in transactions.prepared:
-            return None  # what was prepared is looked at first, see prepared_check.py
+    if pending.binds in transactions.prepared:
+        return None  # what was prepared is looked at first, see prepared_check.py
 """, """
-        if pending.binds in transactions.prepared:
-            return None  # what was prepared is looked at first, see prepared_check.py
-        if manager.producer_id_and_epoch.is_valid and transactions.transactional_id == pending.binds:
-            manager.on_producer_id(*manager.producer_id_and_epoch)
-            transactions.on_initialized()
-            return None
+    if pending.binds in transactions.prepared:
+        return None  # what was prepared is looked at first, see prepared_check.py
+    if manager.producer_id_and_epoch.is_valid and transactions.transactional_id == pending.binds:
+        manager.on_producer_id(*manager.producer_id_and_epoch)
+        transactions.on_initialized()
+        return None
 """),
     Edit("accumulator/partition_sequence.py", """
         return (state is _FLOWING and self.owner == manager.producer_id_and_epoch
