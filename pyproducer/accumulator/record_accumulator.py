@@ -170,7 +170,7 @@ class RecordAccumulator:
         return self._run("send()", owner, partial(self._append_record, owner, record), max_block_ms)
 
     def _append_record(self, owner: Partition, record: SerializedRecord, place: Place | None) -> AppendResult | int:
-        """Append to the open batch, or to a new one; see `_append_with_memory`. With the partition's lock held."""
+        """Append to the open batch, or to a new one; see `_append`. With the partition's lock held."""
         self.ensure_takes_records(record.within)
         last, size_bytes = owner.open_batch(), record.size_bytes
         if last is not None:
@@ -242,7 +242,7 @@ class RecordAccumulator:
 
     def _append_rows(self, owner: Partition, rows: BatchRows, start: int, end: int,
                      place: Place | None) -> AppendRowsResult | int:
-        """Append to the open batch, or to a new one; see `_append_with_memory`. With the partition's lock held."""
+        """Append to the open batch, or to a new one; see `_append`. With the partition's lock held."""
         self.ensure_takes_records(rows.future.within)
         last = owner.open_batch()
         if last is not None:
@@ -293,32 +293,26 @@ class RecordAccumulator:
 
     def _append(self, partition: Partition, attempt: Callable[[Place | None], Appended | int],
                 max_block_ms: int) -> Appended:
-        """Call `attempt` with the partition's lock held, and again when there is memory; see `_append_with_memory`."""
-        with partition.lock:
-            result = attempt(None)
-        return self._append_with_memory(partition, result, max_block_ms, attempt) if isinstance(result, int) else result
-
-    def _append_with_memory(self, partition: Partition, size_bytes: int, max_block_ms: int,
-                            attempt: Callable[[Place], Appended | int]) -> Appended:
-        """Wait for memory and call `attempt` with the partition's lock held, again and again, until it appended.
+        """Call `attempt` with the partition's lock held until it appended; each time but the first with memory.
 
         Args:
             partition: Where to.
-            size_bytes: What it said when it was called first.
+            attempt: Appends to the open batch, which another caller may have opened meanwhile, or opens one: from what
+                is free, or from a place among those who wait. Without memory it says how much a new batch takes.
             max_block_ms: Longest wait for memory.
-            attempt: Appends to the open batch, which another caller may have opened meanwhile, or opens one from a
-                place among those who wait; without memory it says how much a new batch takes.
         """
         place: Place | None = None
         try:
-            place = self._pool.enter(size_bytes, max_block_ms)
             while True:
-                place.wait()
                 with partition.lock:
                     result = attempt(place)
                 if not isinstance(result, int):
-                    result.batch.story.memory_ms = place.waited_ms
+                    if place is not None:
+                        result.batch.story.memory_ms = place.waited_ms
                     return result
+                if place is None:
+                    place = self._pool.enter(result, max_block_ms)
+                place.wait()
         finally:
             if place is not None:
                 place.leave()

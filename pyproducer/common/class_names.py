@@ -80,7 +80,7 @@ def make_instance(key: str, value: object, **arguments: object) -> object:
                                       "instance, or a class that can be made without arguments") from cause
 
 
-def configure_instance(key: str, value: object, instance: Any, props: Mapping[str, object]) -> None:
+def configure_instance(key: str, value: object, instance: Any, props: Mapping[str, object], *more: object) -> None:
     """Give an object with `configure` a copy of the application's properties.
 
     Args:
@@ -88,6 +88,7 @@ def configure_instance(key: str, value: object, instance: Any, props: Mapping[st
         value: What it is, for messages.
         instance: The object.
         props: The properties as they were given.
+        more: What else it is called with: a serializer, whether it is that of keys.
 
     Raises:
         ConfigError: Its `configure` failed. Nothing was started.
@@ -95,6 +96,6 @@ def configure_instance(key: str, value: object, instance: Any, props: Mapping[st
     if not callable(getattr(instance, "configure", None)):
         return
     try:
-        instance.configure(dict(props))
+        instance.configure(dict(props), *more)
     except Exception as cause:  # foreign code, which may raise anything
         raise ConfigError(key, value, f"its configure() failed ({type(cause).__name__}: {cause})") from cause

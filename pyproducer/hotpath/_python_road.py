@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyproducer.hotpath._python import FutureRecordMetadata, OpenBatch, murmur2, record_size_upper_bound
 
 if TYPE_CHECKING:
-    from pyproducer.hotpath.contract import KnowsLoop, Upcalls
+    from pyproducer.hotpath.contract import Upcalls
 
 AS_IS, TEXT, CALLED = 0, 1, 2
 """How a key or value becomes bytes: bytes stay as they are, str to UTF-8 (None passes both), or somebody is called."""
@@ -410,10 +410,10 @@ class AsyncProducerBase:
         self._road = road
         self._line = line
         self._topics_in_line = topics_in_line
-        self._loop_side: KnowsLoop | None = None
+        self._loop_side: Any = None  # LoopSide of accumulator/loop_side.py
         self._loop_runs: Callable[[], bool] = bool
 
-    def _enter_loop(self, loop_side: KnowsLoop, loop_runs: Callable[[], bool]) -> None:
+    def _enter_loop(self, loop_side: Any, loop_runs: Callable[[], bool]) -> None:
         """Belong to a loop.
 
         Args:

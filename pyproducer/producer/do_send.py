@@ -381,7 +381,7 @@ class RecordSender:
         """Tell interceptors, if they know of a record, that it was not handed over; return where it was to go."""
         topic_partition = TopicPartition(topic, UNKNOWN_PARTITION if partition is None else partition)
         if type(on_completion) is Acknowledgement:
-            self.interceptors.on_send_error(None, topic_partition, error)
+            self.interceptors.on_send_error(topic_partition, error)
         return topic_partition
 
     def _hand_over_or_postpone(self, record: SerializedRecord) -> FutureRecordMetadata:

@@ -17,7 +17,7 @@ from pyproducer.hotpath import IMPL
 from pyproducer.network.sasl.mechanism import Login
 from pyproducer.observe.catalog import APP, ERROR, PARTITION, PRODUCER, Kind
 from pyproducer.observe.registry import Tags
-from pyproducer.producer.live_view import MOST_PARTITIONS, waiting_partitions
+from pyproducer.producer.live_view import MOST_PARTITIONS, PartitionState, waiting_partitions
 
 if TYPE_CHECKING:
     from pyproducer.producer.wiring import ProducerRuntime
@@ -102,31 +102,25 @@ def _partition_rows(runtime: ProducerRuntime) -> Iterator[Row]:
     seen = set()
     for state in waiting_partitions(runtime.accumulator, runtime.metadata, runtime.clock.now_ms()):
         seen.add((state.topic, state.partition))
-        yield _tags(state.topic, state.partition), [
-            ("records-waiting", state.records, "records whose outcome is not decided"),
-            ("bytes-waiting", state.bytes, "their bytes"),
-            ("batches-in-flight", state.in_flight, "batches that a request has"),
-            ("oldest-record-age-ms", state.oldest_ms, "the age of the oldest, ms"),
-            ("attempts", state.attempts, "how often the oldest batch was sent in vain"),
-            ("leader", -1 if state.leader is None else state.leader, "the node that leads; -1 where none does")]
+        yield _partition_row(state)
     for topic, table in list(cluster.tables.items()):
         for info in table.in_order:
             if len(seen) >= MOST_PARTITIONS:
                 return
             if (topic, info.partition) not in seen:
                 seen.add((topic, info.partition))
-                yield _tags(topic, info.partition), [
-                    ("records-waiting", 0, "records whose outcome is not decided"),
-                    ("bytes-waiting", 0, "their bytes"),
-                    ("batches-in-flight", 0, "batches that a request has"),
-                    ("oldest-record-age-ms", 0, "the age of the oldest, ms"),
-                    ("attempts", 0, "how often the oldest batch was sent in vain"),
-                    ("leader", -1 if info.leader is None else info.leader.node_id,
-                     "the node that leads; -1 where none does")]
+                yield _partition_row(PartitionState(topic, info.partition, 0, 0, 0, 0, 0, 0, "",
+                                                    None if info.leader is None else info.leader.node_id))
 
 
-def _tags(topic: str, partition: int) -> Tags:
-    return {"topic": topic, "partition": str(partition)}
+def _partition_row(state: PartitionState) -> Row:
+    return {"topic": state.topic, "partition": str(state.partition)}, [
+        ("records-waiting", state.records, "records whose outcome is not decided"),
+        ("bytes-waiting", state.bytes, "their bytes"),
+        ("batches-in-flight", state.in_flight, "batches that a request has"),
+        ("oldest-record-age-ms", state.oldest_ms, "the age of the oldest, ms"),
+        ("attempts", state.attempts, "how often the oldest batch was sent in vain"),
+        ("leader", -1 if state.leader is None else state.leader, "the node that leads; -1 where none does")]
 
 
 class _Cached:

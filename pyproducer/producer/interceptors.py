@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyproducer.common.class_names import configure_instance, import_object, is_left_out, make_instance
-from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
+from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.public import public
 from pyproducer.common.records import ProducerRecord, RecordMetadata
@@ -95,21 +95,14 @@ class ProducerInterceptors:
         # Whatever one raises changes nothing: this is the sender thread, where no signal arrives.
         self._tell(metadata, exception, BaseException)
 
-    def on_send_error(self, record: ProducerRecord | None, topic_partition: TopicPartition | None,
-                      exception: BaseException) -> None:
+    def on_send_error(self, topic_partition: TopicPartition, exception: BaseException) -> None:
         """Tell every interceptor that send() itself failed.
 
         Args:
-            record: The record as the chain gave it, if there is one.
-            topic_partition: Where it was going, as far as known; -1 is an unknown partition.
+            topic_partition: Where the record was going, as far as known; -1 is an unknown partition.
             exception: Why.
         """
-        if topic_partition is None and record is not None:
-            partition = UNKNOWN_PARTITION if record.partition is None else record.partition
-            topic_partition = TopicPartition(record.topic, partition)
-        metadata = None
-        if topic_partition is not None:
-            metadata = RecordMetadata(topic_partition.topic, topic_partition.partition, -1, NO_TIMESTAMP, -1, -1)
+        metadata = RecordMetadata(topic_partition.topic, topic_partition.partition, -1, NO_TIMESTAMP, -1, -1)
         # In the caller's thread what is no Exception may come from outside, as Ctrl-C does, and is the caller's.
         self._tell(metadata, exception, Exception)
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from pyproducer.common.callback import is_coroutine_function
-from pyproducer.common.class_names import import_object, make_instance
+from pyproducer.common.class_names import configure_instance, import_object, make_instance
 from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.public import public
@@ -296,11 +296,8 @@ def resolve_serializer(value: object, key: str = "value.serializer",
     if not callable(instance):
         raise ConfigError(key, value, "a serializer must be callable as (topic, headers, data) or as (data), or be one "
                                       f"of these names: {', '.join(_SHORT_NAMES)}")
-    if instance is not value and callable(getattr(instance, "configure", None)):
-        try:
-            instance.configure(dict(props or {}), key == "key.serializer")
-        except Exception as cause:  # foreign code, which may raise anything
-            raise ConfigError(key, value, f"its configure() failed ({type(cause).__name__}: {cause})") from cause
+    if instance is not value:
+        configure_instance(key, value, instance, props or {}, key == "key.serializer")
     return _with_three_arguments(key, instance)
 
 

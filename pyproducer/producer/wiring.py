@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from pyproducer import hotpath
 from pyproducer.accumulator.buffer_pool import BufferPool
@@ -76,30 +77,24 @@ _MAX_RESPONSE_BYTES = 100 * 1024 * 1024
 _MOST_TOPICS = 5  # that a line names
 
 
+@dataclass(eq=False, repr=False)
 class ProducerRuntime:
     """The parts that KafkaProducer talks to."""
 
-    __slots__ = ("__weakref__", "accumulator", "batch_sender", "client_id", "clock", "config", "io_thread", "life",
-                 "metadata", "record_sender", "registry", "telemetry", "transaction_calls", "why_door", "wire")
-
-    def __init__(self, client_id: str, config: ProducerConfig, clock: Clock, life: Life, metadata: ProducerMetadata,
-                 wire: Wire, accumulator: RecordAccumulator, record_sender: RecordSender, batch_sender: BatchSender,
-                 io_thread: IoThread, registry: Registry, telemetry: Telemetry | None,
-                 transaction_calls: TransactionCalls) -> None:
-        self.telemetry: Telemetry | None = telemetry
-        self.client_id: str = client_id
-        self.config: ProducerConfig = config
-        self.clock: Clock = clock
-        self.life: Life = life
-        self.metadata: ProducerMetadata = metadata
-        self.wire: Wire = wire
-        self.accumulator: RecordAccumulator = accumulator
-        self.record_sender: RecordSender = record_sender
-        self.batch_sender: BatchSender = batch_sender
-        self.io_thread: IoThread = io_thread
-        self.registry: Registry = registry
-        self.transaction_calls: TransactionCalls = transaction_calls
-        self.why_door: WhyDoor | None = None
+    client_id: str
+    config: ProducerConfig
+    clock: Clock
+    life: Life
+    metadata: ProducerMetadata
+    wire: Wire
+    accumulator: RecordAccumulator
+    record_sender: RecordSender
+    batch_sender: BatchSender
+    io_thread: IoThread
+    registry: Registry
+    telemetry: Telemetry | None
+    transaction_calls: TransactionCalls
+    why_door: WhyDoor | None = None
 
     def on_forked(self, successor: Callable[[], Road]) -> None:
         """In a child process: refuse what is done with it, in the middle of a call, too, and let no lock stop that.

@@ -15,7 +15,7 @@ from inspect import Signature, isclass, signature
 from typing import Any, cast
 
 from pyproducer.common.callback import is_coroutine_function
-from pyproducer.common.class_names import import_object, make_instance
+from pyproducer.common.class_names import configure_instance, import_object, make_instance
 from pyproducer.common.errors import ConfigError
 from pyproducer.producer.partitioners.callable import CallablePartitioner
 from pyproducer.producer.partitioners.default import DefaultPartitioner
@@ -88,7 +88,8 @@ def resolve_partitioner(value: object, config: Mapping[str, Any] | None = None, 
     instance: Any = make_instance(KEY, value, **({"next_random": next_random} if draws else {}))
     if callable(getattr(instance, "partition", None)):
         _ensure_takes_six(value, instance.partition)
-        _configure(instance, config)
+        if config is not None:
+            configure_instance(KEY, instance, instance, getattr(config, "originals", config))
         return cast("Partitioner", instance)
     if callable(instance):
         _ensure_takes_six(value, instance)
@@ -123,15 +124,6 @@ def _rack(config: Mapping[str, Any]) -> str:
     """Return the rack whose partitions are preferred; empty for none."""
     rack: str = config["client.rack"] if config["partitioner.rack.aware"] else ""
     return rack
-
-
-def _configure(partitioner: Any, config: Mapping[str, Any] | None) -> None:
-    if config is None or not callable(getattr(partitioner, "configure", None)):
-        return
-    try:
-        partitioner.configure(dict(getattr(config, "originals", config)))
-    except Exception as cause:  # foreign code, which may raise anything
-        raise ConfigError(KEY, partitioner, f"its configure() failed ({type(cause).__name__}: {cause})") from cause
 
 
 def _by_name(name: str) -> object:

@@ -84,18 +84,12 @@ def test_outcome_when_acknowledged_then_all_are_told_even_if_one_raises(caplog: 
     assert "Error executing interceptor on_acknowledgement callback" in caplog.text
 
 
-@pytest.mark.parametrize(("record", "topic_partition", "metadata"), [
-    (ProducerRecord("t", "v"), TopicPartition("t", 2), RecordMetadata("t", 2, -1, -1, -1, -1)),
-    (ProducerRecord("t", "v"), None, RecordMetadata("t", -1, -1, -1, -1, -1)),
-    (ProducerRecord("t", "v", partition=4), None, RecordMetadata("t", 4, -1, -1, -1, -1)),
-    (None, None, None),
-])
-def test_send_when_it_fails_then_what_is_known_is_told(record: ProducerRecord | None,
-                                                       topic_partition: TopicPartition | None,
-                                                       metadata: RecordMetadata | None) -> None:
+@pytest.mark.parametrize("partition", [2, -1])
+def test_send_when_it_fails_then_what_is_known_is_told(partition: int) -> None:
+    metadata = RecordMetadata("t", partition, -1, -1, -1, -1)
     interceptors = [Appending(raises=True), Appending()]
     error = ValueError("send")
-    ProducerInterceptors(interceptors).on_send_error(record, topic_partition, error)
+    ProducerInterceptors(interceptors).on_send_error(TopicPartition("t", partition), error)
     assert interceptors[1].seen == [(metadata, error)]
 
 
