@@ -159,6 +159,10 @@ def _json(number: int, line: bytes, form: Format) -> Record:
     if not isinstance(read, dict) or not {"value", "key", "headers"} & read.keys():
         raise LineError(number, line, 'it has none of "key", "value" and "headers"; for a line that is the value '
                         "itself leave --format json out, or name --key-field")
+    others = read.keys() - {"value", "key", "headers"}
+    if others and "value" not in read:  # misspelled, perhaps: it would be a tombstone
+        raise LineError(number, line, f'it has no "value", and {", ".join(map(repr, sorted(others)))}: '
+                        '"value": null is a tombstone')
     headers = read.get("headers")
     if headers is not None and not isinstance(headers, dict):
         raise LineError(number, line, '"headers" is no object')

@@ -94,11 +94,18 @@ def test_json_when_a_line_makes_no_record_then_the_others_do(line: bytes) -> Non
 @pytest.mark.parametrize(("line", "why"), [
     (b"{'value': 1}", "it is no JSON: Expecting property name"), (b"", "it is no JSON: Expecting value"),
     (b"\xff", "it is no JSON: 'utf-8' codec can't decode"), (b"1 2", "it is no JSON: Extra data"),
-    (b'{"value": "\\ud800"}', "it makes no record: "), (b"[" * 100_000, "it makes no record: ")])
+    (b'{"value": "\\ud800"}', "it makes no record: "), (b"[" * 100_000, "it makes no record: "),
+    (b'{"key": "a", "valeu": 1, "n": 2}', """it has no "value", and 'n', 'valeu': "value": null is a tombstone""")])
 def test_json_when_a_line_makes_no_record_then_it_says_whether_it_is_json_at_all(line: bytes, why: str) -> None:
     (refused,) = read(line + b"\n", Format("json"))
     assert isinstance(refused, LineError)
     assert why in str(refused)
+
+
+def test_json_when_members_are_added_to_a_value_or_there_is_a_key_alone_then_it_is_a_record() -> None:
+    found = read(b'{"key": "a", "value": "v", "offset": 5}\n{"key": "a"}\n', Format("json"))
+    assert told(found) == [(1, b"v"), (2, None)]
+    assert [record.key for record in found if isinstance(record, Record)] == [b"a", b"a"]
 
 
 @pytest.mark.parametrize("row", [b"1,a\rb", b"1", b"1,2,3"])
