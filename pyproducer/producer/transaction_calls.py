@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import own_copy
@@ -24,6 +24,9 @@ from pyproducer.sender.requests.own_requests import OwnRequests
 from pyproducer.transaction import transaction_errors
 from pyproducer.transaction.pending_call import PendingCall
 from pyproducer.transaction.transactions import Transactions
+
+if TYPE_CHECKING:
+    from pyproducer.producer.producer import TransactionalProducer
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -158,32 +161,6 @@ class TransactionCalls:
         return f"{f'; {trouble}' if trouble else ''}; {self._metadata.describe_failures()}"
 
 
-class HasTransactions(Protocol):
-    """What the first block below needs of a producer."""
-
-    def begin_transaction(self) -> None:
-        """Begin a transaction."""
-
-    def commit_transaction(self) -> None:
-        """Commit it."""
-
-    def abort_transaction(self) -> None:
-        """Abort it."""
-
-
-class AwaitsTransactions(Protocol):
-    """What the second block below needs of a producer."""
-
-    async def begin_transaction(self) -> None:
-        """Begin a transaction."""
-
-    async def commit_transaction(self) -> None:
-        """Commit it."""
-
-    async def abort_transaction(self) -> None:
-        """Abort it."""
-
-
 class TransactionBlock:
     """A `with` block that is one transaction: committed at its end, aborted where it is left by an exception.
 
@@ -191,7 +168,7 @@ class TransactionBlock:
         producer: Whose.
     """
 
-    def __init__(self, producer: HasTransactions) -> None:
+    def __init__(self, producer: TransactionalProducer[Any, Any]) -> None:
         self._producer = producer
 
     def __enter__(self) -> None:
@@ -219,10 +196,10 @@ class AsyncTransactionBlock:
     """An `async with` block that is one transaction; see TransactionBlock.
 
     Args:
-        producer: Whose.
+        producer: Whose; its calls are awaited.
     """
 
-    def __init__(self, producer: AwaitsTransactions) -> None:
+    def __init__(self, producer: Any) -> None:
         self._producer = producer
 
     async def __aenter__(self) -> None:
