@@ -518,8 +518,10 @@ class MockProducer(ProducerBase, Generic[K, V]):
         completion = _Completion(outcome, future, -1)
         with self._lock:
             ensure()  # with the lock: whoever ends the transaction next finds the record in it
-            (self._history if self._transactions.state is None else self._transactions.records).append(
-                on_completion.tell.record)
+            transactions = self._transactions.state
+            if transactions is not None:
+                transactions.current.partitions[topic_partition] = None
+            (self._history if transactions is None else self._transactions.records).append(on_completion.tell.record)
             completion.error = missing or self._error_of_all
             if not self.auto_complete and completion.error is None:
                 self._pending.append(completion)

@@ -110,9 +110,8 @@ class MockTransactions:
         pending = state.prepare()
         complete_all()
         if not pending.is_set:
-            places = {TopicPartition(record.topic, record.partition or 0) for record in self.records}
             state.on_all_sent(PreparedTransaction(state.transactional_id, _PRODUCER_ID, self._epoch,
-                                                  tuple(sorted(places)), bool(self.offsets)))
+                                                  tuple(sorted(state.current.partitions)), bool(self.offsets)))
         self._end(pending)
         prepared: PreparedTransaction = pending.value
         return prepared

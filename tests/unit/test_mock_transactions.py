@@ -251,3 +251,15 @@ def test_calls_when_a_kafka_producer_refuses_them_then_the_mock_does_too() -> No
     producer.init_transactions("other")
     with pytest.raises(IllegalStateError, match="would abort the prepared transaction of 'x'"):
         producer.init_transactions("x")
+
+
+def test_prepare_when_records_have_keys_then_the_partitions_are_those_that_were_chosen() -> None:
+    """They were those that the records named, 0 where they named none."""
+    with MockProducer({"transactional.id": "t"}, partitions={"orders": 3}) as mock:
+        mock.init_transactions()
+        mock.begin_transaction()
+        futures = [mock.send("orders", b"v", key=str(number).encode()) for number in range(20)]
+        mock.send_batch("orders", [b"v"] * 2, partitions=[1, 1])
+        chosen = {future.result(0).partition for future in futures} | {1}
+        assert len(chosen) == 3
+        assert mock.prepare_transaction().partitions == tuple(TopicPartition("orders", index) for index in range(3))
