@@ -34,6 +34,31 @@ DoneCallback = Callable[["FutureRecordMetadata"], object]
 E = TypeVar("E", bound=BaseException)
 
 
+class Observer:
+    """Sees an outcome beside the application, as a span does: that it is told is not somebody's look at the record.
+
+    It stands where a callback of the application's would, on_completion or done callback, and has that one in it.
+
+    Args:
+        tell: Told first. What it raises keeps nothing from the application's callback.
+        on_completion: The application's callback, or None.
+    """
+
+    __slots__ = ("on_completion", "tell")
+
+    def __init__(self, tell: Callable[..., object], on_completion: OnCompletion | None = None) -> None:
+        self.tell: Callable[..., object] = tell
+        self.on_completion: OnCompletion | None = on_completion
+
+    def __call__(self, *outcome: Any) -> None:
+        """Tell both."""
+        try:
+            self.tell(*outcome)
+        finally:
+            if self.on_completion is not None:
+                self.on_completion(*outcome)
+
+
 class ProduceRequestResult:
     """What became of a batch: its base offset and append time, or an error for each record.
 
@@ -336,8 +361,7 @@ def fail_future(future: FutureRecordMetadata, error: KafkaError) -> None:
     """Run the callbacks of a record that failed; called once, by whoever set the outcome."""
     on_completion, future._on_completion = future._on_completion, None
     if on_completion is not None:
-        # Interceptors hear of every record; that is not the application looking at this one.
-        if type(on_completion) is not Acknowledgement or on_completion.on_completion is not None:
+        if _tells_application(on_completion):
             future._result.look(future._index)
         try:
             on_completion(None, own_copy(error))
@@ -366,7 +390,8 @@ def failed_future(topic_partition: TopicPartition, error: KafkaError, on_complet
     life.on_not_taken(told)
     own = _Placed(lambda _index: own_copy(told), topic_partition)(0)
     result = ProduceRequestResult(topic_partition, life)
-    failure = Failure(*topic_partition, 1, own, watched=0 if on_completion is not None else 1, is_accepted=False)
+    failure = Failure(*topic_partition, 1, own, watched=0 if _tells_application(on_completion) else 1,
+                      is_accepted=False)
     result.set(-1, NO_TIMESTAMP, lambda _index: own, failure)
     life.tally.failed(failure, result)
     if on_completion is not None:
@@ -379,7 +404,21 @@ def failed_future(topic_partition: TopicPartition, error: KafkaError, on_complet
 
 def is_heard(fn: Callable[[Any], object]) -> bool:
     """Whether a done callback tells somebody of the outcome; that of an await that was given up does not."""
-    return type(fn) is not ConcurrentState and (type(fn) is not Wake or not fn.waiter.done())
+    return type(fn) not in _DEAF and (type(fn) is not Wake or not fn.waiter.done())
+
+
+def _tells_application(on_completion: OnCompletion | None) -> bool:
+    """Whether a callback is the application's, or has that in it.
+
+    Interceptors and observers hear of every record; that is not the application looking at this one.
+    """
+    while type(on_completion) is Acknowledgement or type(on_completion) is Observer:
+        on_completion = on_completion.on_completion
+    return on_completion is not None
+
+
+_DEAF = frozenset({ConcurrentState, Observer})
+"""Done callbacks that are nobody's look."""
 
 
 def wait_in_loop(add_done_callback: Callable[[Callable[[Any], None]], None]) -> Generator[Any, None, None]:

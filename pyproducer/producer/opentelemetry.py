@@ -16,9 +16,10 @@ Source:  OpenTelemetry semantic conventions for messaging and Kafka (development
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyproducer.accumulator.produce_result import Observer, OnCompletion
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.records import ProducerRecord, RecordMetadata
@@ -120,7 +121,7 @@ class _Traced:
             carrier: dict[str, str] = {}
             self._inject(carrier, context=self._in_span(span))
             headers.extend((name, text.encode()) for name, text in carrier.items())
-            tell = self._teller(span, topic, on_completion, began_ms)
+            tell = self._observer(span, topic, on_completion, began_ms)
             if isinstance(record, ProducerRecord):
                 return self._send(ProducerRecord(topic, record.value, key=record.key, partition=record.partition,
                                                  timestamp=record.timestamp, headers=headers), tell)
@@ -143,28 +144,22 @@ class _Traced:
             raise
 
         def done(batch: Any) -> None:
-            errors = batch.result(0).errors
+            errors = batch._metadata.errors
             self._end(span, topic, None, next(iter(errors.values()), None), began_ms,
                       failed=Counter(map(error_name, errors.values())), count=len(values))
 
-        future.add_done_callback(done)
+        future.add_done_callback(Observer(done))
         return future
 
     def _begin(self, topic: str) -> Span:
         return self._start(f"send {topic}", kind=self._kind, attributes={
             **self._always, "messaging.destination.name": topic, "messaging.client.id": self._client_id})
 
-    def _teller(self, span: Span, topic: str,
-                on_completion: Callable[[RecordMetadata | None, KafkaError | None], object] | None,
-                began_ms: int) -> Any:
+    def _observer(self, span: Span, topic: str, on_completion: OnCompletion | None, began_ms: int) -> Observer:
         def tell(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
-            try:
-                self._end(span, topic, metadata, error, began_ms)
-            finally:  # whatever a span processor raises
-                if on_completion is not None:
-                    on_completion(metadata, error)
+            self._end(span, topic, metadata, error, began_ms)
 
-        return tell
+        return Observer(tell, on_completion)
 
     def _end_refused(self, span: Span, topic: str, raised: BaseException, began_ms: int) -> None:
         """End the span of what was not sent; the caller gets what was raised, and nothing of the span's processors."""

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pyproducer import ErrorCode, KafkaProducer, ProducerRecord, SerializationError, instrument, observe_all
+from pyproducer import (
+    DeliveryFailedError,
+    ErrorCode,
+    KafkaProducer,
+    ProducerInterceptor,
+    ProducerRecord,
+    SerializationError,
+    instrument,
+    observe_all,
+)
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.observe.registry import Metric, Registry
 from pyproducer.producer import opentelemetry
@@ -34,14 +44,15 @@ def broker(start_broker: StartBroker) -> EmbeddedBroker:
 
 
 class Telemetry:
-    def __init__(self, broker: EmbeddedBroker, **sampling: Any) -> None:
+    def __init__(self, broker: EmbeddedBroker, props: dict[str, object] | None = None, **sampling: Any) -> None:
         self.spans = InMemorySpanExporter()
         self.tracers = TracerProvider(shutdown_on_exit=False, **sampling)
         self.tracers.add_span_processor(SimpleSpanProcessor(self.spans))
         self.reader = InMemoryMetricReader()
         self.meters = MeterProvider([self.reader], shutdown_on_exit=False)
-        self.producer = instrument(KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app"}),
-                                   tracer_provider=self.tracers, meter_provider=self.meters)
+        self.producer = instrument(
+            KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", **(props or {})}),
+            tracer_provider=self.tracers, meter_provider=self.meters)
 
     def points(self) -> dict[str, list[Any]]:
         data = self.reader.get_metrics_data()
@@ -169,6 +180,52 @@ def test_metrics_when_two_rows_of_a_batch_fail_then_two_are_counted_failed(broke
         points = telemetry.points()["messaging.client.sent.messages"]
     assert list(result.errors) == [98, 99]
     assert sorted(("error.type" in point.attributes, point.value) for point in points) == [(False, 98), (True, 2)]
+
+
+@pytest.mark.parametrize("interceptors", [[], [ProducerInterceptor()]], ids=["alone", "intercepted"])
+@pytest.mark.parametrize("is_batch", [False, True], ids=["send", "send_batch"])
+@pytest.mark.parametrize("is_heard", [False, True], ids=["nobody", "callback"])
+def test_flush_when_a_record_failed_then_spans_are_nobody_who_looked(
+        broker: EmbeddedBroker, interceptors: list[ProducerInterceptor], is_batch: bool, is_heard: bool) -> None:
+    telemetry, told = Telemetry(broker, {"pyproducer.on.unretrieved": "raise", "interceptor.classes": interceptors}), []
+    with telemetry.producer as producer:
+        producer.partitions_for("orders")
+        broker.faults.on("Produce", times=1).error(ErrorCode.INVALID_RECORD)
+        if is_batch:
+            future: Any = producer.send_batch("orders", [b"v"])
+            if is_heard:
+                future.add_done_callback(told.append)
+        else:
+            on_completion = (lambda metadata, _: told.append(metadata)) if is_heard else None
+            producer.send("orders", b"v", on_completion=on_completion)
+        with nullcontext() if is_heard else pytest.raises(DeliveryFailedError):
+            producer.flush(GIVE_UP_S)
+        assert len(told) == is_heard
+    (span,) = telemetry.spans.get_finished_spans()
+    assert (span.attributes or {})["error.type"] == "INVALID_RECORD"
+
+
+def test_metrics_when_nobody_looked_at_failed_records_then_spans_are_nobody_who_did(broker: EmbeddedBroker) -> None:
+    with Telemetry(broker, {"linger.ms": 0}).producer as producer:
+        producer.partitions_for("orders")
+        broker.faults.on("Produce", times=3).error(ErrorCode.INVALID_RECORD)
+        producer.send("orders", b"v")
+        producer.flush(GIVE_UP_S)
+        producer.send_batch("orders", [b"v"])
+        producer.flush(GIVE_UP_S)
+        producer.send("orders", b"v", on_completion=lambda metadata, _: None)
+    assert producer.metrics()["record-unretrieved-error-total"] == 2
+
+
+def test_flush_when_send_returned_a_failed_future_then_spans_are_nobody_who_looked(broker: EmbeddedBroker) -> None:
+    telemetry = Telemetry(broker, {"pyproducer.on.unretrieved": "raise", "max.block.ms": 1_000})
+    with telemetry.producer as producer:
+        producer.partitions_for("orders")
+        assert producer.send("absent/topic", b"v").done(), "it has no name that a topic can have"
+        with pytest.raises(DeliveryFailedError):
+            producer.flush(GIVE_UP_S)
+    (span,) = telemetry.spans.get_finished_spans()
+    assert (span.attributes or {})["error.type"] == "INVALID_TOPIC_EXCEPTION"
 
 
 def test_metrics_when_they_are_exported_then_producers_are_read_once(
