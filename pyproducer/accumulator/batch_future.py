@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from pyproducer.accumulator.concurrent_futures import ConcurrentState
 from pyproducer.accumulator.delivery_tally import Failure
 from pyproducer.accumulator.life import UNOWNED, Life
-from pyproducer.accumulator.produce_result import ProduceRequestResult, is_heard, own_copy, wait_in_loop
+from pyproducer.accumulator.produce_result import Observer, ProduceRequestResult, is_heard, own_copy, wait_in_loop
 from pyproducer.common.callback import ensure_done_callback
 from pyproducer.common.cluster import UNKNOWN_PARTITION
 from pyproducer.common.errors import NOT_SENT, KafkaError, KafkaTimeoutError, told_as_not_sent
@@ -221,6 +221,10 @@ class BatchFuture:
             if self._life.is_forked:
                 self._life.ensure_may_wait("a done callback")
             self._on_wait()
+        self._add_done_callback(fn)
+
+    def _add_done_callback(self, fn: Callable[[BatchFuture], object]) -> None:
+        if not self._is_done:
             with self._lock:
                 if not self._is_done:
                     self._callbacks.append(fn)
@@ -290,6 +294,13 @@ class BatchFuture:
         return f"<BatchFuture {self._metadata.topic} rows={len(self)} {'done' if self._is_done else 'pending'}>"
 
     # The road's side.
+
+    def observe(self, tell: Callable[[BatchMetadata], object]) -> None:
+        """Call `tell(metadata)` once all rows are done, beside the application; at once when they are done already.
+
+        Nobody waits for it: rows linger for company as without it, and those that failed are looked at by nobody.
+        """
+        self._add_done_callback(Observer(lambda future: tell(future._metadata)))
 
     def on_appended(self, partition: int, result: ProduceRequestResult) -> None:
         """Remember the outcome of the batch that holds a partition's last rows; the caller's, during hand-over."""

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyproducer.accumulator.batch_future import BatchMetadata
 from pyproducer.accumulator.produce_result import Observer, OnCompletion
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.errors import KafkaError
@@ -143,12 +144,12 @@ class _Traced:
             self._end_refused(span, topic, raised, began_ms)
             raise
 
-        def done(batch: Any) -> None:
-            errors = batch._metadata.errors
+        def tell(metadata: BatchMetadata) -> None:
+            errors = metadata.errors
             self._end(span, topic, None, next(iter(errors.values()), None), began_ms,
                       failed=Counter(map(error_name, errors.values())), count=len(values))
 
-        future.add_done_callback(Observer(done))
+        future.observe(tell)
         return future
 
     def _begin(self, topic: str) -> Span:

@@ -20,6 +20,7 @@ from pyproducer import (
     instrument,
     observe_all,
 )
+from pyproducer.accumulator.produce_result import ProduceRequestResult
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.observe.registry import Metric, Registry
 from pyproducer.producer import opentelemetry
@@ -121,6 +122,18 @@ def test_span_when_a_batch_is_sent_then_it_is_one_with_the_count(broker: Embedde
         producer.send_batch("orders", [b"a", b"b", b"c"]).result(GIVE_UP_S)
     (span,) = telemetry.spans.get_finished_spans()
     assert span.attributes["messaging.batch.message_count"] == 3
+
+
+def test_send_batch_when_it_is_measured_then_nobody_waits_for_it_and_its_rows_linger_for_company(
+        broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    telemetry, waits = Telemetry(broker), []
+    # It ends the linger where linger.ms is not set.
+    monkeypatch.setattr(ProduceRequestResult, "on_wait", lambda result: waits.append(result))
+    with telemetry.producer as producer:
+        producer.partitions_for("orders")
+        producer.send_batch("orders", [b"v"])
+        assert not waits
+    assert len(telemetry.spans.get_finished_spans()) == 1
 
 
 class Raising(SpanProcessor):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pyproducer.accumulator.batch_future import BatchFuture, RowRange
+from pyproducer.accumulator.batch_future import BatchFuture, BatchMetadata, RowRange
 from pyproducer.accumulator.produce_result import ProduceRequestResult
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import DisconnectedError, KafkaError, KafkaTimeoutError, LocalProtocolError
@@ -136,6 +136,23 @@ def test_result_when_batches_linger_then_those_of_the_last_rows_are_told_that_so
     future.on_stored(rows_of(future, 0, *range(5)), 0, -1)
     future.result(0)
     assert len(told) == 4, "nobody is told when there is nothing to wait for"
+
+
+def test_observe_when_batches_linger_then_they_go_on_and_what_failed_was_looked_at_by_nobody() -> None:
+    told: list[int] = []
+    seen: list[BatchMetadata] = []
+    future = future_of(1)
+    future.on_appended(0, waited(told, 0))
+    future.on_handed_over()
+    future.observe(seen.append)
+    assert (told, seen) == ([], [])
+    future.on_failed([0], failing(DisconnectedError))
+    assert [list(metadata.errors) for metadata in seen] == [[0]]
+    assert not future._is_looked_at
+    future.observe(seen.append)
+    assert (len(seen), future._is_looked_at) == (2, False), "it was done already"
+    future.add_done_callback(lambda _: None)
+    assert future._is_looked_at
 
 
 def test_wait_when_batches_linger_then_they_are_told_that_somebody_waits() -> None:
