@@ -16,13 +16,12 @@ Source:  OpenTelemetry semantic conventions for messaging and Kafka (development
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyproducer.accumulator.batch_future import BatchMetadata
 from pyproducer.accumulator.produce_result import Observer, OnCompletion
-from pyproducer.common.clock import SystemClock
-from pyproducer.common.errors import KafkaError
+from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.records import ProducerRecord, RecordMetadata
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.version import __version__
@@ -43,6 +42,8 @@ _MISSING = "opentelemetry-api is not installed: pip install 'pyproducer[opentele
 _SNAPSHOT_MS = 1_000
 """A collection takes less, as a rule, and the next one comes later."""
 _CLOCK = SystemClock()
+_PART_COUNT = 7
+"""So many arguments send() has."""
 P = TypeVar("P", bound="KafkaProducer[Any, Any]")
 
 
@@ -61,119 +62,106 @@ def instrument(producer: P, *, tracer_provider: TracerProvider | None = None,
     Raises:
         ImportError: opentelemetry-api is not installed: pip install 'pyproducer[opentelemetry]'.
     """
-    traced = _Traced(producer, tracer_provider, meter_provider)
+    telemetry = _Telemetry(tracer_provider, meter_provider)
+    telemetry.watch(producer)
+    traced = _Traced(producer, telemetry)
     instance: Any = producer
     instance.send = traced.send
     instance.send_batch = traced.send_batch
     return producer
 
 
-class _Traced:
-    """The sends of one producer, each with a span."""
+class _Telemetry:
+    """What the sends of one producer are told to: its tracer, its meter."""
 
-    def __init__(self, producer: KafkaProducer[Any, Any], tracer_provider: TracerProvider | None,
-                 meter_provider: MeterProvider | None) -> None:
+    def __init__(self, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None) -> None:
         try:
             from opentelemetry import metrics, propagate, trace
         except ImportError as error:
             raise ImportError(_MISSING) from error
 
-        self._send = producer.send
-        self._send_batch = producer.send_batch
-        self._inject = propagate.inject
-        self._in_span = trace.set_span_in_context
+        self.inject = propagate.inject
+        self.in_span = trace.set_span_in_context
+        self.error = trace.StatusCode.ERROR
         self._kind = trace.SpanKind.PRODUCER
-        self._error = trace.StatusCode.ERROR
         self._start = trace.get_tracer(_LIBRARY, __version__, tracer_provider).start_span
         meter = metrics.get_meter(_LIBRARY, __version__, meter_provider)
-        self._duration = meter.create_histogram(
+        self.duration = meter.create_histogram(
             "messaging.client.operation.duration", unit="s",
             description="Duration of messaging operation initiated by a producer or consumer client.")
-        self._sent = meter.create_counter(
+        self.sent = meter.create_counter(
             "messaging.client.sent.messages", unit="{message}",
             description="Number of messages producer attempted to send to the broker.")
+        self.always: dict[str, Any] = {}
+        self.clock: Clock = _CLOCK
+        self._client_id = ""
+
+    def watch(self, producer: KafkaProducer[Any, Any]) -> None:
+        """Say whose sends they are."""
         host, port = producer._runtime.config.bootstrap_servers[0]
-        self._always = {"messaging.system": "kafka", "messaging.operation.name": "send",
-                        "messaging.operation.type": "send", "server.address": host, "server.port": port}
+        self.always = {"messaging.system": "kafka", "messaging.operation.name": "send",
+                       "messaging.operation.type": "send", "server.address": host, "server.port": port}
+        self.clock = producer._runtime.clock
         self._client_id = producer.client_id
-        self._clock = producer._runtime.clock
 
-    def send(self, record: Any, value: Any = None, *args: Any, **named: Any) -> Any:
-        """See ProducerBase.send."""
-        if isinstance(record, ProducerRecord):
-            on_completion = value if value is not None else named.pop("on_completion", None)
-            topic, key, has_value = record.topic, record.key, record.value is not None
-            headers: list[Any] = list(record.headers)
-        else:
-            on_completion = named.pop("on_completion", None)
-            topic, key = record, named.get("key")
-            given = named.pop("headers", None) or ()
-            headers = list(given.items() if isinstance(given, Mapping) else given)
-            has_value = value is not None
-        span = self._begin(topic)
-        began_ms = self._clock.now_ms()
-        try:  # from here on the span is ended, whatever an attribute, a propagator or send() raises
-            if span.is_recording():
-                if key is not None and isinstance(key, (str, bytes)):
-                    span.set_attribute("messaging.kafka.message.key",
-                                       key if isinstance(key, str) else key.decode(errors="replace"))
-                if not has_value:
-                    span.set_attribute("messaging.kafka.message.tombstone", True)
-            carrier: dict[str, str] = {}
-            self._inject(carrier, context=self._in_span(span))
-            headers.extend((name, text.encode()) for name, text in carrier.items())
-            tell = self._observer(span, topic, on_completion, began_ms)
-            if isinstance(record, ProducerRecord):
-                return self._send(ProducerRecord(topic, record.value, key=record.key, partition=record.partition,
-                                                 timestamp=record.timestamp, headers=headers), tell)
-            return self._send(record, value, *args, headers=headers, on_completion=tell, **named)
-        except BaseException as raised:
-            self._end_refused(span, topic, raised, began_ms)
-            raise
+    def begin(self, topic: str) -> _Sending:
+        """Begin the span of a send to a topic."""
+        topic = str.__str__(topic)  # of an Enum of names, the name
+        return _Sending(self, topic, self._start(f"send {topic}", kind=self._kind, attributes={
+            **self.always, "messaging.destination.name": topic, "messaging.client.id": self._client_id}))
 
-    def send_batch(self, topic: str, values: Any, **named: Any) -> Any:
-        """See KafkaProducer.send_batch: one span for all rows, without a context in their headers."""
-        if not isinstance(values, Sized):
-            values = list(values)  # a generator: the span says how many there are
-        span = self._begin(topic)
-        began_ms = self._clock.now_ms()
-        try:
-            span.set_attribute("messaging.batch.message_count", len(values))
-            future = self._send_batch(topic, values, **named)
-        except BaseException as raised:
-            self._end_refused(span, topic, raised, began_ms)
-            raise
 
-        def tell(metadata: BatchMetadata) -> None:
-            errors = metadata.errors
-            self._end(span, topic, None, next(iter(errors.values()), None), began_ms,
-                      failed=Counter(map(error_name, errors.values())), count=len(values))
+class _Sending:
+    """One send, and its span, which is ended once: whoever is told first of a record ends it."""
 
-        future.observe(tell)
-        return future
+    __slots__ = ("_began_ms", "_is_ended", "_telemetry", "_topic", "span")
 
-    def _begin(self, topic: str) -> Span:
-        return self._start(f"send {topic}", kind=self._kind, attributes={
-            **self._always, "messaging.destination.name": topic, "messaging.client.id": self._client_id})
+    def __init__(self, telemetry: _Telemetry, topic: str, span: Span) -> None:
+        self.span: Span = span
+        self._telemetry = telemetry
+        self._topic = topic
+        self._began_ms = telemetry.clock.now_ms()
+        self._is_ended = False
 
-    def _observer(self, span: Span, topic: str, on_completion: OnCompletion | None, began_ms: int) -> Observer:
-        def tell(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
-            self._end(span, topic, metadata, error, began_ms)
+    def headers_of(self, record: ProducerRecord) -> list[Any]:
+        """Note what the record is; return its headers, and behind them the span's context."""
+        span = self.span
+        if span.is_recording():
+            key = record.key
+            if key is not None and isinstance(key, (str, bytes)):
+                span.set_attribute("messaging.kafka.message.key",
+                                   key if isinstance(key, str) else key.decode(errors="replace"))
+            if record.value is None:
+                span.set_attribute("messaging.kafka.message.tombstone", True)
+        carrier: dict[str, str] = {}
+        self._telemetry.inject(carrier, context=self._telemetry.in_span(span))
+        return [*record.headers, *((name, text.encode()) for name, text in carrier.items())]
 
-        return Observer(tell, on_completion)
+    def end(self, metadata: RecordMetadata | None, error: BaseException | None) -> None:
+        """End the span of a record that was stored, or failed."""
+        self._end(metadata, error, 1, {})
 
-    def _end_refused(self, span: Span, topic: str, raised: BaseException, began_ms: int) -> None:
+    def end_rows(self, metadata: BatchMetadata) -> None:
+        """End the span of rows, and count those that failed by their errors."""
+        errors = metadata.errors
+        self._end(None, next(iter(errors.values()), None), len(metadata), Counter(map(error_name, errors.values())))
+
+    def refuse(self, raised: BaseException) -> None:
         """End the span of what was not sent; the caller gets what was raised, and nothing of the span's processors."""
         try:
-            self._end(span, topic, None, raised, began_ms)
+            self.end(None, raised)
         except Exception:
-            log.exception("The span of a send to %s that was refused did not end in order", topic)
+            log.exception("The span of a send to %s that was refused did not end in order", self._topic)
 
-    def _end(self, span: Span, topic: str, metadata: RecordMetadata | None, error: BaseException | None,
-             began_ms: int, count: int = 1, failed: Mapping[str, int] | None = None) -> None:
-        """End a span, and count its records: `failed` of `count` by error; without it, all as `error` says."""
+    def _end(self, metadata: RecordMetadata | None, error: BaseException | None, count: int,
+             failed: Mapping[str, int]) -> None:
+        """End the span, and count its records: `failed` of `count` by error; without it, all as `error` says."""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        span, telemetry = self.span, self._telemetry
         try:
-            attributes: dict[str, Any] = {**self._always, "messaging.destination.name": topic}
+            attributes: dict[str, Any] = {**telemetry.always, "messaging.destination.name": self._topic}
             partition = metadata.partition if metadata is not None else getattr(error, "partition", None)
             if partition is not None:
                 attributes["messaging.destination.partition.id"] = str(partition)
@@ -184,19 +172,109 @@ class _Traced:
                     span.set_attribute("messaging.kafka.offset", metadata.offset)
                 if error is not None:
                     span.set_attribute("error.type", error_name(error))
-                    span.set_status(self._error, str(error))
+                    span.set_status(telemetry.error, str(error))
             if error is not None:
                 attributes["error.type"] = error_name(error)
-            self._duration.record((self._clock.now_ms() - began_ms) / 1000, attributes)
+            telemetry.duration.record((telemetry.clock.now_ms() - self._began_ms) / 1000, attributes)
             if failed:
                 attributes.pop("error.type", None)
                 for name, number in failed.items():
-                    self._sent.add(number, {**attributes, "error.type": name})
+                    telemetry.sent.add(number, {**attributes, "error.type": name})
                 count -= sum(failed.values())
             if count:
-                self._sent.add(count, attributes)
+                telemetry.sent.add(count, attributes)
         finally:
             span.end()
+
+
+class _Traced:
+    """The sends of one producer, each with a span.
+
+    What a plain send() takes and refuses these do, too, in its words: it is asked with what it was given, but for the
+    headers and the callback, and these are looked at as it looks at them.
+    """
+
+    def __init__(self, producer: KafkaProducer[Any, Any], telemetry: _Telemetry) -> None:
+        self._producer = producer
+        self._telemetry = telemetry
+        self._send = producer.send
+        self._send_batch = producer.send_batch
+
+    def send(self, *arguments: Any, **named: Any) -> Any:
+        """See ProducerBase.send."""
+        sending, parts = self._begin(arguments, named)
+        if sending is None:
+            return self._send(*arguments, **named)
+        try:
+            return self._send(**self._measured(sending, parts))
+        except BaseException as raised:
+            sending.refuse(raised)
+            raise
+
+    def send_batch(self, *arguments: Any, **named: Any) -> Any:
+        """See KafkaProducer.send_batch: one span for all rows, without a context in their headers."""
+        try:
+            topic, values, columns = _given_rows(*arguments, **named)
+        except TypeError:  # the plain one says of what
+            return self._send_batch(*arguments, **named)
+        if not isinstance(topic, str):
+            return self._send_batch(topic, values, **columns)
+        sending = self._telemetry.begin(topic)
+        try:
+            if isinstance(values, Iterable) and not isinstance(values, Sized):
+                values = list(values)  # a generator: the span says how many there are
+            if isinstance(values, Sized):
+                sending.span.set_attribute("messaging.batch.message_count", len(values))
+            future = self._send_batch(topic, values, **columns)
+        except BaseException as raised:
+            sending.refuse(raised)
+            raise
+        future.observe(sending.end_rows)
+        return future
+
+    def _begin(self, arguments: tuple[Any, ...],
+               named: dict[str, Any]) -> tuple[_Sending | None, dict[str, Any]]:
+        """Begin a span; return it with the parts by name. None where nobody knows of which topic: it is refused."""
+        try:
+            parts = _given(*arguments, **named)
+        except TypeError:
+            return None, {}
+        topic = parts["topic"]
+        if isinstance(topic, ProducerRecord):
+            topic = topic.topic
+        return (self._telemetry.begin(topic) if isinstance(topic, str) else None), parts
+
+    def _measured(self, sending: _Sending, parts: dict[str, Any]) -> dict[str, Any]:
+        """Return what is sent in place of what was given: with the span's context, and its end."""
+        if len(parts) > _PART_COUNT:
+            return parts  # with a foreign one, for which it is refused
+        record, on_completion = self._checked(**parts)
+        timestamp = record.timestamp if record is parts["topic"] else parts["timestamp"]  # a datetime may be of 1970
+        return {"topic": record.topic, "value": record.value, "key": record.key, "partition": record.partition,
+                "timestamp": timestamp, "headers": sending.headers_of(record),
+                "on_completion": Observer(sending.end, on_completion)}
+
+    def _checked(self, **parts: Any) -> tuple[ProducerRecord, OnCompletion | None]:
+        """Return a record and its callback, or raise what a plain send() does."""
+        sender = self._producer._present().record_sender
+        try:
+            return sender.checked(**parts)
+        except (TypeError, ValueError):
+            sender.ensure_may_send()  # a plain send() asks this first
+            sender.ensure_outside()
+            raise
+
+
+def _given(topic: Any, value: Any = None, *, key: Any = None, partition: Any = None, timestamp: Any = None,
+           headers: Any = None, on_completion: Any = None, **foreign: Any) -> dict[str, Any]:
+    """Return the arguments of a send() by name, foreign ones behind them."""
+    return {"topic": topic, "value": value, "key": key, "partition": partition, "timestamp": timestamp,
+            "headers": headers, "on_completion": on_completion, **foreign}
+
+
+def _given_rows(topic: Any, values: Any, **columns: Any) -> tuple[Any, Any, dict[str, Any]]:
+    """Return the arguments of a send_batch()."""
+    return topic, values, columns
 
 
 def observe_all(*, meter_provider: MeterProvider | None = None) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
 
@@ -134,6 +136,104 @@ def test_send_batch_when_it_is_measured_then_nobody_waits_for_it_and_its_rows_li
         producer.send_batch("orders", [b"v"])
         assert not waits
     assert len(telemetry.spans.get_finished_spans()) == 1
+
+
+def heard(metadata: object, exception: object) -> None:
+    """A callback that may be given."""
+
+
+def of_other_order(err: object, msg: object) -> None:
+    """A callback of confluent-kafka's order."""
+
+
+async def never_run(metadata: object, exception: object) -> None:
+    """A callback that nobody would await."""
+
+
+RECORD = ProducerRecord("orders", b"v", b"k")
+
+
+def calls() -> dict[str, tuple[bool, tuple[Any, ...], dict[str, Any]]]:
+    """Whether send() takes what, by position and by name."""
+    return {
+        "all by name": (True, (), {"topic": "orders", "value": b"v", "key": b"k", "partition": 0, "timestamp": None,
+                                   "headers": [("a", b"b")], "on_completion": heard}),
+        "headers as a dict": (True, ("orders", b"v"), {"headers": {"a": b"b"}}),
+        "headers of a generator": (True, ("orders", b"v"), {"headers": (pair for pair in [("a", b"b")])}),
+        "a time of 1970": (True, ("orders", b"v"), {"timestamp": datetime(1970, 2, 1, tzinfo=timezone.utc)}),
+        "a record": (True, (RECORD,), {}),
+        "a record by name": (True, (), {"topic": RECORD}),
+        "a record and its callback": (True, (RECORD, heard), {}),
+        "a record and its callback by name": (True, (RECORD,), {"on_completion": heard}),
+        "nothing": (False, (), {}),
+        "too much": (False, ("orders", b"v", b"k"), {}),
+        "a topic twice": (False, ("orders",), {"topic": "orders"}),
+        "no topic": (False, (None, b"v"), {}),
+        "an empty topic": (False, ("", b"v"), {}),
+        "a foreign argument": (False, ("orders", b"v"), {"timestamp_ms": 1}),
+        "a record with a foreign callback": (False, (RECORD,), {"on_delivery": heard}),
+        "a record and a key": (False, (RECORD,), {"key": b"K", "on_completion": heard}),
+        "a record and headers": (False, (RECORD,), {"headers": [("a", b"b")]}),
+        "a record and a value": (False, (RECORD, b"v"), {}),
+        "a record and two callbacks": (False, (RECORD, heard), {"on_completion": heard}),
+        "a coroutine function": (False, ("orders", b"v"), {"on_completion": never_run}),
+        "a record and a coroutine function": (False, (RECORD, never_run), {}),
+        "the other order": (False, ("orders", b"v"), {"on_completion": of_other_order}),
+        "no callable": (False, ("orders", b"v"), {"on_completion": 1}),
+        "a negative partition": (False, ("orders", b"v"), {"partition": -1}),
+        "no headers": (False, ("orders", b"v"), {"headers": 5}),
+        "one header": (False, ("orders", b"v"), {"headers": ("a", b"b")}),
+        "half a header": (False, ("orders", b"v"), {"headers": [("a",)]}),
+        "a value that is none": (False, ("orders", 1.5), {}),
+    }
+
+
+def said(send: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> str:
+    """What became of a call, in words."""
+    try:
+        return f"taken: {send(*arguments, **named).result(GIVE_UP_S).topic}"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize("is_closed", [False, True], ids=["open", "closed"])
+def test_send_when_it_is_measured_then_it_takes_and_refuses_what_it_does_without_in_the_same_words(
+        broker: EmbeddedBroker, is_closed: bool) -> None:
+    props = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app"}
+    telemetry = Telemetry(broker)
+    with KafkaProducer(props) as plain, telemetry.producer as measured:
+        if is_closed:
+            plain.close()
+            measured.close()
+        for name, (is_taken, *_) in calls().items():
+            by_plain, by_measured = (said(send, *calls()[name][1:]) for send in (plain.send, measured.send))
+            assert by_plain == by_measured, name
+            assert by_plain.startswith("taken") == (is_taken and not is_closed), name
+    keys = [record.key for record in read_topic(broker.bootstrap_servers, "orders")]
+    assert Counter(keys) == ({} if is_closed else {b"k": 10, None: 6})
+
+
+def test_callback_when_a_measured_record_is_refused_then_neither_its_key_nor_its_callback_is_lost(
+        broker: EmbeddedBroker) -> None:
+    telemetry, told = Telemetry(broker), []
+    with telemetry.producer as producer:
+        producer.send(RECORD, lambda metadata, _: told.append(metadata))
+        producer.send("orders", key=b"K", on_completion=lambda metadata, _: told.append(metadata)).result(GIVE_UP_S)
+    assert len(told) == 2
+    assert [record.key for record in read_topic(broker.bootstrap_servers, "orders")] == [b"k", b"K"]
+    assert [(span.attributes or {})["messaging.kafka.message.key"]
+            for span in telemetry.spans.get_finished_spans()] == ["k", "K"]
+
+
+@pytest.mark.parametrize(("arguments", "named"), [
+    ((), {}), (("orders",), {}), (("orders", [b"v"], 1), {}), (("orders", [b"v"]), {"nonsense": 1}),
+    ((None, [b"v"]), {}), (("orders", 5), {}), (("orders", [b"v"]), {"keys": []}),
+    ((), {"topic": "orders", "values": [b"v"]}), (("orders", [1.5]), {})])
+def test_send_batch_when_it_is_measured_then_it_takes_and_refuses_what_it_does_without_in_the_same_words(
+        broker: EmbeddedBroker, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+    props = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app"}
+    with KafkaProducer(props) as plain, Telemetry(broker).producer as measured:
+        assert said(plain.send_batch, arguments, named) == said(measured.send_batch, arguments, named)
 
 
 class Raising(SpanProcessor):
