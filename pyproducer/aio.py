@@ -23,6 +23,7 @@ import os
 from asyncio import get_running_loop
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from functools import partial
 from threading import get_ident
 from types import TracebackType
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from pyproducer.accumulator.batch_future import BatchMetadata
 from pyproducer.accumulator.buffer_pool import BufferPool, Place
-from pyproducer.accumulator.produce_result import OnCompletion
+from pyproducer.accumulator.produce_result import Observer, OnCompletion
 from pyproducer.common.callback import ensure_on_completion
 from pyproducer.common.cluster import PartitionInfo
 from pyproducer.common.delivery_summary import DeliverySummary
@@ -567,7 +568,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
                 "buffer.memory or max.block.ms")
 
     async def _on_thread(self, call: Callable[[], _T], *, binds: bool = True, goes_on: bool = True) -> _T:
-        """Make a call that may block on a thread of its own; a cancelled await lets it go on.
+        """Make a call that may block on a thread of its own, in the task's context; a cancelled await lets it go on.
 
         Args:
             call: What may block.
@@ -578,12 +579,13 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             self._bind()
         inbox, loop = inbox_of_running_loop(self._inbox)
         done: asyncio.Future[_T] = loop.create_future()
+        context = copy_context()
 
         def run() -> None:
             if done.cancelled() and not goes_on:
                 return  # late, it would be in the next transaction
             try:
-                result = call()
+                result = context.run(call)
             except StopIteration as error:  # which no future takes: it would end the coroutine that awaits
                 raised = RuntimeError(f"{error!r} was raised")
                 raised.__cause__ = error
@@ -648,7 +650,9 @@ class _Bell:
 
 
 def _told_in_loop(inbox: LoopInbox, on_completion: OnCompletion) -> OnCompletion:
-    """Return a callback that has the event loop call the application's."""
+    """Return a callback that has the event loop call the application's; an observer's is the loop's to call already."""
+    if type(on_completion) is Observer:
+        return on_completion
     ensure_on_completion(on_completion, "pass a function, or await send()")
 
     def call(metadata: RecordMetadata | None, error: KafkaError | None) -> None:

@@ -2,10 +2,11 @@
 
     instrument(producer)                      # the global providers; or tracer_provider=..., meter_provider=...
 
-A span ends on the producer's thread, when the record is stored or failed: only the client knows when that is. Its
-context goes into the record's headers (traceparent), and is injected before the compiled road, which sends headers and
-callbacks as any others. What the application's sampler drops costs no span data, and its context is propagated all the
-same. What a span costs is in docs/metrics.md.
+A span ends on the producer's thread, when the record is stored or failed: only the client knows when that is; whether
+the application looks at it, or the task that awaits it is cancelled, is all the same. Its context goes into the
+record's headers (traceparent), and is injected before the compiled road, which sends headers and callbacks as any
+others. What the application's sampler drops costs no span data, and its context is propagated all the same. What a span
+costs is in docs/metrics.md.
 
 Road:    application -> [opentelemetry] -> send()
 Thread:  the caller's, then the producer's own for the end of a span; metrics: whichever reads.
@@ -25,6 +26,7 @@ from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.records import ProducerRecord, RecordMetadata
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.version import __version__
+from pyproducer.hotpath import AsyncProducerBase
 from pyproducer.observe.catalog import NODE, OF_NODE, OF_PRODUCER, OF_TOPIC, PRODUCER, TOPIC, Kind
 from pyproducer.observe.registry import Metric, error_name
 from pyproducer.producer.gauges import LOOKED_UP
@@ -44,7 +46,7 @@ _SNAPSHOT_MS = 1_000
 _CLOCK = SystemClock()
 _PART_COUNT = 7
 """So many arguments send() has."""
-P = TypeVar("P", bound="KafkaProducer[Any, Any]")
+P = TypeVar("P", bound="KafkaProducer[Any, Any] | AsyncProducerBase")
 
 
 def instrument(producer: P, *, tracer_provider: TracerProvider | None = None,
@@ -52,7 +54,8 @@ def instrument(producer: P, *, tracer_provider: TracerProvider | None = None,
     """Have each send() of a producer make a span, and measure it.
 
     Args:
-        producer: Its `send` and `send_batch` are replaced; that of others stays as it is.
+        producer: A KafkaProducer or an AsyncKafkaProducer. Its `send`, `send_nowait` and `send_batch` are replaced;
+            those of others stay as they are.
         tracer_provider: Whose tracer; the global one unless given.
         meter_provider: Whose meter; the global one unless given.
 
@@ -61,13 +64,25 @@ def instrument(producer: P, *, tracer_provider: TracerProvider | None = None,
 
     Raises:
         ImportError: opentelemetry-api is not installed: pip install 'pyproducer[opentelemetry]'.
+        TypeError: It is another producer, as a MockProducer.
     """
     telemetry = _Telemetry(tracer_provider, meter_provider)
-    telemetry.watch(producer)
-    traced = _Traced(producer, telemetry)
     instance: Any = producer
-    instance.send = traced.send
-    instance.send_batch = traced.send_batch
+    if isinstance(producer, AsyncProducerBase):
+        inner = instance._producer
+        telemetry.watch(inner)
+        in_loop = _TracedInLoop(instance, telemetry)
+        instance.send, instance.send_nowait = in_loop.send, in_loop.send_nowait
+        # There the span does not depend on what becomes of the task that awaits its rows.
+        inner.send_batch = _Traced(inner, telemetry).send_batch
+    elif isinstance(producer, KafkaProducer):
+        telemetry.watch(producer)
+        traced = _Traced(producer, telemetry)
+        instance.send, instance.send_batch = traced.send, traced.send_batch
+    else:
+        raise TypeError(f"instrument() takes a KafkaProducer or an AsyncKafkaProducer, got {type(producer).__name__}: "
+                        f"{producer!r}. Give the producer that sends; what stands for one in tests has no broker to "
+                        "measure, so take a real one there, on an EmbeddedBroker")
     return producer
 
 
@@ -263,6 +278,43 @@ class _Traced:
             sender.ensure_may_send()  # a plain send() asks this first
             sender.ensure_outside()
             raise
+
+
+class _TracedInLoop(_Traced):
+    """The sends of one AsyncKafkaProducer, each with a span; its rows are sent by a KafkaProducer.
+
+    A span ends when its record is told of, on whatever thread, and so also where the task that awaited it was cancelled
+    or its loop is closed.
+    """
+
+    def __init__(self, producer: Any, telemetry: _Telemetry) -> None:
+        super().__init__(producer._producer, telemetry)
+        self._facade = producer
+        self._send_in_loop = producer.send
+        self._send = producer.send_nowait
+
+    async def send(self, *arguments: Any, **named: Any) -> Any:
+        """See AsyncKafkaProducer.send."""
+        sending, parts = self._begin(arguments, named)
+        if sending is None:
+            return await self._send_in_loop(*arguments, **named)
+        try:
+            return await self._send_in_loop(**self._measured(sending, parts))
+        except Exception as raised:  # no CancelledError: the record goes its way, or was told that it was withdrawn
+            sending.refuse(raised)
+            raise
+
+    def send_nowait(self, *arguments: Any, **named: Any) -> Any:
+        """See AsyncProducerBase.send_nowait."""
+        return super().send(*arguments, **named)
+
+    def _checked(self, **parts: Any) -> tuple[ProducerRecord, OnCompletion | None]:
+        facade = self._facade
+        if not facade._is_bound():
+            facade._bind()
+        parts["value"], parts["on_completion"] = facade._with_callbacks_in_loop(
+            parts["topic"], parts["value"], parts["on_completion"])
+        return super()._checked(**parts)
 
 
 def _given(topic: Any, value: Any = None, *, key: Any = None, partition: Any = None, timestamp: Any = None,

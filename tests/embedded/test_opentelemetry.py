@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,8 +14,10 @@ from typing import Any
 import pytest
 
 from pyproducer import (
+    BufferExhaustedError,
     DeliveryFailedError,
     ErrorCode,
+    KafkaError,
     KafkaProducer,
     ProducerInterceptor,
     ProducerRecord,
@@ -23,10 +26,11 @@ from pyproducer import (
     observe_all,
 )
 from pyproducer.accumulator.produce_result import ProduceRequestResult
+from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.observe.registry import Metric, Registry
 from pyproducer.producer import opentelemetry
-from pyproducer.testing import read_topic
+from pyproducer.testing import MockProducer, read_topic
 from tests.support.patience import GIVE_UP_S
 
 pytest.importorskip("opentelemetry.sdk")
@@ -56,6 +60,10 @@ class Telemetry:
         self.producer = instrument(
             KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", **(props or {})}),
             tracer_provider=self.tracers, meter_provider=self.meters)
+
+    def of(self, producer: Any) -> Any:
+        """The same for another producer."""
+        return instrument(producer, tracer_provider=self.tracers, meter_provider=self.meters)
 
     def points(self) -> dict[str, list[Any]]:
         data = self.reader.get_metrics_data()
@@ -369,6 +377,127 @@ def test_instrument_when_the_package_is_missing_then_the_error_says_what_to_inst
         instrument(producer)
     with pytest.raises(ImportError, match=r"pip install 'pyproducer\[opentelemetry\]'"):
         observe_all()
+
+
+# AsyncKafkaProducer ---------------------------------------------------------------------------------------------------
+
+class InLoop:
+    """An instrumented AsyncKafkaProducer, and what its spans say."""
+
+    def __init__(self, broker: EmbeddedBroker, **props: object) -> None:
+        self.telemetry = Telemetry(broker)
+        self.telemetry.producer.close()
+        self.plain = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "loop", **props}
+        self.producer: AsyncKafkaProducer[Any, Any] = self.telemetry.of(AsyncKafkaProducer(self.plain))
+
+    @property
+    def spans(self) -> list[ReadableSpan]:
+        return list(self.telemetry.spans.get_finished_spans())
+
+    @property
+    def errors(self) -> list[object]:
+        return [(span.attributes or {}).get("error.type") for span in self.spans]
+
+
+def test_task_when_it_sends_in_each_way_then_each_has_a_span_below_the_tasks_own(broker: EmbeddedBroker) -> None:
+    in_loop, told = InLoop(broker), []
+
+    async def main() -> None:
+        tracer = in_loop.telemetry.tracers.get_tracer("app")
+        async with in_loop.producer as producer:
+            with tracer.start_as_current_span("request"):
+                await producer.send("orders", b"1", key=b"k")
+                await producer.send(ProducerRecord("orders", b"2"), lambda metadata, _: told.append(metadata))
+                await producer.send_nowait("orders", b"3", on_completion=lambda metadata, _: told.append(metadata))
+                await producer.send_nowait(ProducerRecord("orders", b"4"))
+                assert len(await producer.send_batch("orders", [b"5", b"6"])) == 2
+        assert [metadata.offset for metadata in told] == [1, 2]
+
+    asyncio.run(main())
+    *sends, request = in_loop.spans
+    assert [span.name for span in sends] == ["send orders"] * 5
+    assert {span.parent.span_id if span.parent else None for span in sends} == {request.get_span_context().span_id}
+    assert [(span.attributes or {}).get("messaging.kafka.offset") for span in sends] == [0, 1, 2, 3, None]
+    assert (sends[4].attributes or {})["messaging.batch.message_count"] == 2
+    headers = [dict(record.headers).get("traceparent") for record in read_topic(broker.bootstrap_servers, "orders")]
+    assert [value and value.decode().split("-")[2] for value in headers] == [
+        *(f"{span.get_span_context().span_id:016x}" for span in sends[:4]), None, None]
+    sent = in_loop.telemetry.points()["messaging.client.sent.messages"]
+    assert sum(point.value for point in sent) == 6
+
+
+def test_task_when_its_record_fails_then_its_span_says_so_once_and_is_nobody_who_looked(
+        broker: EmbeddedBroker) -> None:
+    in_loop = InLoop(broker, **{"pyproducer.on.unretrieved": "raise", "linger.ms": 0})
+
+    async def main() -> None:
+        async with in_loop.producer as producer:
+            await producer.partitions_for("orders")
+            broker.faults.on("Produce", times=2).error(ErrorCode.INVALID_RECORD)
+            with pytest.raises(KafkaError):
+                await producer.send("orders", b"v")
+            await producer.flush()
+            producer.send_nowait("orders", b"v")
+            with pytest.raises(DeliveryFailedError):
+                await producer.flush()
+            with pytest.raises(SerializationError):
+                await producer.send("orders", 1.5)
+
+    asyncio.run(main())
+    assert in_loop.errors == ["INVALID_RECORD", "INVALID_RECORD", "SerializationError"]
+
+
+def test_task_when_it_is_cancelled_then_its_span_ends_with_the_record(broker: EmbeddedBroker) -> None:
+    in_loop = InLoop(broker, **{"buffer.memory": 40_000, "batch.size": 16_384})
+
+    async def main() -> None:
+        async with in_loop.producer as producer:
+            await producer.partitions_for("orders")
+            broker.faults.on("Produce", times=1).delay(1_000)
+            tasks = [asyncio.ensure_future(producer.send("orders", bytes(15_000))) for _ in range(4)]
+            await asyncio.sleep(0.05)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            assert all(task.cancelled() for task in tasks)
+            with pytest.raises(BufferExhaustedError):
+                producer.send_nowait("orders", bytes(15_000))
+            assert in_loop.errors == ["BufferExhaustedError"] * 3, "the two that waited for memory, and the last one"
+
+    asyncio.run(main())
+    assert len(broker.records("orders")) == 2
+    assert Counter(in_loop.errors) == {"BufferExhaustedError": 3, None: 2}
+    sent = in_loop.telemetry.points()["messaging.client.sent.messages"]
+    assert sum(point.value for point in sent) == 5
+
+
+def test_task_when_it_is_measured_then_its_producer_takes_and_refuses_what_it_does_without_in_the_same_words(
+        broker: EmbeddedBroker) -> None:
+    in_loop = InLoop(broker)
+
+    async def said_in_loop(send: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> str:
+        try:
+            return f"taken: {(await send(*arguments, **named)).topic}"
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+
+    async def main() -> None:
+        async with AsyncKafkaProducer(in_loop.plain) as plain, in_loop.producer as measured:
+            for way in ("send", "send_nowait"):
+                for name, (is_taken, *_) in calls().items():
+                    by_plain, by_measured = [await said_in_loop(getattr(producer, way), *calls()[name][1:])
+                                             for producer in (plain, measured)]
+                    assert by_plain == by_measured, (way, name)
+                    assert by_plain.startswith("taken") == is_taken, (way, name)
+
+    asyncio.run(main())
+    assert len(broker.records("orders")) == 4 * 8
+
+
+def test_instrument_when_it_is_no_producer_with_a_broker_then_the_error_says_what_is_taken() -> None:
+    for producer in (MockProducer(), MockProducer().as_async(), None):
+        with pytest.raises(TypeError, match=r"takes a KafkaProducer or an AsyncKafkaProducer, got .*EmbeddedBroker"):
+            instrument(producer)  # type: ignore[type-var]  # a checker finds it, too
 
 
 def test_metrics_when_read_then_durations_are_measured_and_all_numbers_observed(broker: EmbeddedBroker) -> None:
