@@ -159,6 +159,8 @@ async def never_run(metadata: object, exception: object) -> None:
 
 
 RECORD = ProducerRecord("orders", b"v", b"k")
+OF_1970 = datetime(1970, 2, 1, 1, 2, 3, 456_789, tzinfo=timezone.utc)
+OF_1970_MS = 2_682_123_456
 
 
 def calls() -> dict[str, tuple[bool, tuple[Any, ...], dict[str, Any]]]:
@@ -168,7 +170,8 @@ def calls() -> dict[str, tuple[bool, tuple[Any, ...], dict[str, Any]]]:
                                    "headers": [("a", b"b")], "on_completion": heard}),
         "headers as a dict": (True, ("orders", b"v"), {"headers": {"a": b"b"}}),
         "headers of a generator": (True, ("orders", b"v"), {"headers": (pair for pair in [("a", b"b")])}),
-        "a time of 1970": (True, ("orders", b"v"), {"timestamp": datetime(1970, 2, 1, tzinfo=timezone.utc)}),
+        "a time of 1970": (True, ("orders", b"v"), {"timestamp": OF_1970}),
+        "a record of 1970": (True, (ProducerRecord("orders", b"v", timestamp=OF_1970),), {}),
         "a record": (True, (RECORD,), {}),
         "a record by name": (True, (), {"topic": RECORD}),
         "a record and its callback": (True, (RECORD, heard), {}),
@@ -217,8 +220,10 @@ def test_send_when_it_is_measured_then_it_takes_and_refuses_what_it_does_without
             by_plain, by_measured = (said(send, *calls()[name][1:]) for send in (plain.send, measured.send))
             assert by_plain == by_measured, name
             assert by_plain.startswith("taken") == (is_taken and not is_closed), name
-    keys = [record.key for record in read_topic(broker.bootstrap_servers, "orders")]
-    assert Counter(keys) == ({} if is_closed else {b"k": 10, None: 6})
+    stored = list(read_topic(broker.bootstrap_servers, "orders"))
+    assert Counter(record.key for record in stored) == ({} if is_closed else {b"k": 10, None: 8})
+    assert Counter(record.timestamp for record in stored if record.timestamp < 10**10) == (
+        {} if is_closed else {OF_1970_MS: 4})
 
 
 def test_callback_when_a_measured_record_is_refused_then_neither_its_key_nor_its_callback_is_lost(
@@ -491,7 +496,7 @@ def test_task_when_it_is_measured_then_its_producer_takes_and_refuses_what_it_do
                     assert by_plain.startswith("taken") == is_taken, (way, name)
 
     asyncio.run(main())
-    assert len(broker.records("orders")) == 4 * 8
+    assert len(broker.records("orders")) == 4 * 9
 
 
 def test_instrument_when_it_is_no_producer_with_a_broker_then_the_error_says_what_is_taken() -> None:
