@@ -32,8 +32,7 @@ class ForeachWriter:
     Args:
         sink: Where the rows go.
         is_typed: Whether the schema was checked. Where it was not, rows whose value is null wait for one that is not:
-            sent at once, they would be tombstones of a column that may turn out to be of ints. A null key deletes
-            nothing, so nobody waits for that.
+            sent at once, they would be tombstones of a column that may turn out to be of ints.
     """
 
     def __init__(self, sink: KafkaSink, *, is_typed: bool = False) -> None:
@@ -63,7 +62,7 @@ class ForeachWriter:
             self._meter = TaskMeter(self._producer)
             self._unanswered = Unanswered(window, self._producer.flush)
             self._send_row = row_sender(self._producer, self._contract, self._delivery, self._unanswered)
-            self._held = None if self._is_typed else HeldRows(self._contract, ("value",))
+            self._held = None if self._is_typed else HeldRows(self._contract)
         if self._held is None:
             self._send_row(row)
         else:

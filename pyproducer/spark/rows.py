@@ -28,6 +28,12 @@ from pyproducer.spark.window import Unanswered, Window
 MAX_HELD_ROWS = 10_000
 """Rows of nulls that wait for a value which tells the column's type; beyond that a DataFrame of deletions is likely."""
 
+MAX_HELD_BYTES = 32 << 20
+"""What such rows may take of a worker's memory, as much as buffer.memory: they have keys, headers and other columns."""
+
+_OBJECT_BYTES = 50
+"""What a cell takes beside its text, about."""
+
 _ROWS_PER_TICK = 4096
 """After so many, milliseconds of work, it is worth to look at the clock."""
 
@@ -41,7 +47,7 @@ _ROW_BYTES = 50
 
 
 def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContract,
-              window: Window | None = None) -> TaskNumbers:
+              window: Window | None = None, *, is_typed: bool = False) -> TaskNumbers:
     """Send the rows of one task, stop at the first failure, flush, and tell of every row that was not stored.
 
     Args:
@@ -49,6 +55,7 @@ def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContra
         producer: Where they go; it is flushed here and not closed.
         contract: Where each column is in a row.
         window: How many rows may wait for answers; None for one of this task alone.
+        is_typed: Whether the schema was checked; where it was not, rows of nulls wait for a value: see HeldRows.
 
     Returns:
         How many rows were stored, and what that took.
@@ -62,7 +69,7 @@ def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContra
     unanswered = Unanswered(window or Window.of(producer.config()), producer.flush)
     send_row = row_sender(producer, contract, delivery, unanswered)
     try:
-        for row in _after_their_types(rows, contract, delivery):
+        for row in rows if is_typed else _after_their_type(rows, contract, delivery):
             send_row(row)
             if not delivery.sent_count % _ROWS_PER_TICK:
                 meter.tick(delivery.sent_count, unanswered.held_ms)
@@ -117,38 +124,49 @@ def row_sender(producer: RowProducer, contract: ColumnContract, delivery: TaskDe
 
 
 class HeldRows:
-    """Rows whose key or value is null, held back until a value in that column shows that its type fits.
+    """Rows whose value is null, held back until a value shows that the column's type fits.
 
     A row carries no schema: of a column of ints whose first thousand are null, a thousand tombstones were stored, in
-    each attempt of the task, before the first int failed it. On a compacted topic they delete keys.
+    each attempt of the task, before the first int failed it. On a compacted topic they delete keys. A null key deletes
+    nothing, so nobody waits for the type of that column.
 
     Args:
         contract: Where each column is in a row.
-        columns: Which types to wait for; a column that is not there is not waited for.
     """
 
-    def __init__(self, contract: ColumnContract, columns: Iterable[str] = ("value", "key")) -> None:
-        self._untold = {name: index for name in columns if (index := getattr(contract, name)) is not None}
+    def __init__(self, contract: ColumnContract) -> None:
+        self._value = contract.value
         self._held: list[Any] = []
+        self._held_bytes = 0
 
     def take(self, row: Any) -> bool:
         """Add a row; return whether those that are held may go, and all behind them.
 
         Raises:
-            ColumnError: Its key or value is of another type. Nothing that is held may go.
+            ColumnError: Its value is of another type. Nothing that is held may go.
         """
         self._held.append(row)
-        for name, index in list(self._untold.items()):
-            if row[index] is not None:
-                if not isinstance(row[index], str):  # text fits, also where it cannot be encoded
-                    column_bytes(name, row[index])
-                del self._untold[name]
-        return not self._untold or len(self._held) >= MAX_HELD_ROWS
+        value = row[self._value]
+        if value is not None:
+            if not isinstance(value, str):  # text fits, also where it cannot be encoded
+                column_bytes("value", value)
+            return True
+        self._held_bytes += _bytes_of(row)
+        return len(self._held) >= MAX_HELD_ROWS or self._held_bytes >= MAX_HELD_BYTES
 
     def release(self) -> list[Any]:
         """Give back all that is held, in order."""
         held, self._held = self._held, []
         return held
+
+
+def _bytes_of(cell: Any) -> int:
+    """Return what a cell, or a row of them, takes of the memory, about."""
+    if isinstance(cell, (str, bytes, bytearray)):
+        return len(cell) + _OBJECT_BYTES
+    if isinstance(cell, dict):
+        return sum(map(_bytes_of, cell)) + sum(map(_bytes_of, cell.values()))
+    return sum(map(_bytes_of, cell)) if isinstance(cell, (list, tuple)) else _OBJECT_BYTES
 
 
 def fail_held(error: ColumnError, contract: ColumnContract, delivery: TaskDelivery) -> None:
@@ -158,8 +176,8 @@ def fail_held(error: ColumnError, contract: ColumnContract, delivery: TaskDelive
     delivery.fail(error, contract.fixed_topic)
 
 
-def _after_their_types(rows: Iterable[Any], contract: ColumnContract, delivery: TaskDelivery) -> Iterator[Any]:
-    """Yield rows behind those that tell the types; none, and a failure in `delivery`, where a type does not fit."""
+def _after_their_type(rows: Iterable[Any], contract: ColumnContract, delivery: TaskDelivery) -> Iterator[Any]:
+    """Yield rows as soon as one tells the type of values; none, and a failure in `delivery`, where it does not fit."""
     held = HeldRows(contract)
     rows = iter(rows)
     for row in rows:

@@ -94,9 +94,10 @@ class KafkaSink:
 
     @classmethod
     def with_settings(cls, settings: SinkSettings) -> KafkaSink:
-        """Make a sink of settings that were checked."""
+        """Make a sink of settings that were checked, for rows whose schema was checked against them."""
         sink = cls.__new__(cls)
         sink._begin(settings)
+        sink._has_schema = True
         return sink
 
     def _begin(self, settings: SinkSettings) -> None:
@@ -149,7 +150,8 @@ class KafkaSink:
         for first in iterator:
             contract = self.contract_of(first)
             with self.lease() as lent:
-                return self.tell(send_rows(itertools.chain((first,), iterator), lent.producer, contract, lent.window))
+                return self.tell(send_rows(itertools.chain((first,), iterator), lent.producer, contract, lent.window,
+                                           is_typed=self._has_schema))
         return self.tell(this_task())  # an empty partition opens nothing
 
     def write(self, df: DataFrame, *, key: str | None = None, value: str | Sequence[str] | None = None) -> WriteNumbers:
@@ -189,7 +191,7 @@ class KafkaSink:
 
         Args:
             schema: `df.schema`, to be checked now. Without one, here or in KafkaSink(), rows whose value is null wait,
-                up to 10,000 of them or the end of the task, until a value shows that the column's type fits.
+                up to 10,000 of them, 32 MiB or the end of the task, until a value shows that the column's type fits.
 
         Raises:
             ColumnError: The schema does not fit. Not sent.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -44,6 +45,18 @@ def rows(count: int) -> Iterator[FakeRow]:
 
 
 CONTRACT = ColumnContract.of(["value"], "orders")
+
+
+def read_ahead(data: list[FakeRow], producer: FakeProducer) -> SimpleNamespace:
+    """Return rows, and how many of them had been sent each time that another one was asked for."""
+    sent_counts: list[int] = []
+
+    def noted() -> Iterator[FakeRow]:
+        for row in data:
+            sent_counts.append(len(producer.records))
+            yield row
+
+    return SimpleNamespace(rows=noted(), sent_counts=sent_counts)
 
 
 def test_send_rows_when_answers_fail_raises_the_first_with_counts() -> None:
@@ -154,16 +167,47 @@ def test_field_names_of_a_plain_tuple_says_what_to_do() -> None:
         field_names(("a", "b"))
 
 
-@pytest.mark.parametrize("column", ["key", "value"])
-def test_send_rows_when_nulls_stand_before_a_value_of_the_wrong_type_sends_no_tombstone(column: str) -> None:
+def test_send_rows_when_nulls_stand_before_a_value_of_the_wrong_type_sends_no_tombstone() -> None:
     """999 null ints and a 7 stored 999 tombstones in each of four attempts: on a compacted topic they delete keys."""
-    other = "value" if column == "key" else "key"
     producer = FakeProducer()
-    data = [FakeRow(**{column: None, other: "x"}) for _ in range(999)] + [FakeRow(**{column: 7, other: "x"})]
-    with pytest.raises(RowsFailedError, match=f"{column} attribute unsupported type int") as caught:
-        send_rows(data, producer, ColumnContract.of([column, other], "orders"))
+    data = [FakeRow(value=None, key="x") for _ in range(999)] + [FakeRow(value=7, key="x")]
+    with pytest.raises(RowsFailedError, match="value attribute unsupported type int") as caught:
+        send_rows(data, producer, ColumnContract.of(["value", "key"], "orders"))
     assert producer.records == []
     assert "no rows are known to be in the log" in str(caught.value)
+
+
+def test_send_rows_does_not_wait_for_the_type_of_a_key() -> None:
+    """Of a partition without keys 10,000 whole rows were held, gigabytes where their values are large; a row without a
+    key deletes nothing.
+    """
+    producer = FakeProducer()
+    data = read_ahead([FakeRow(key=None, value=str(n)) for n in range(3)], producer)
+    send_rows(data.rows, producer, ColumnContract.of(["key", "value"], "orders"))
+    assert data.sent_counts == [0, 1, 2]
+
+
+def test_send_rows_when_the_schema_was_checked_sends_nulls_as_they_come() -> None:
+    """With KafkaSink(schema=...), and in each stream by format("pyproducer") on Spark 4.0, they were held as well."""
+    producer = FakeProducer()
+    data = read_ahead([FakeRow(value=None)] * 3, producer)
+    send_rows(data.rows, producer, CONTRACT, is_typed=True)
+    assert data.sent_counts == [0, 1, 2]
+
+
+@pytest.mark.parametrize("row", [
+    FakeRow(key=3000 * "k", value=None), FakeRow(value=None, other=bytearray(3000)),
+    FakeRow(value=None, headers=[FakeRow(key="h", value=3000 * b"v")]),
+    FakeRow(value=None, other={"a": FakeRow(b=3000 * "x")}), FakeRow(value=None, other=60 * [1])],
+    ids=["key", "other column", "headers", "struct in a map", "numbers"])
+def test_send_rows_when_rows_of_nulls_are_large_holds_no_more_bytes_than_its_limit(
+        row: FakeRow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their number alone bounded what a worker held: a row has columns beside its value."""
+    monkeypatch.setattr(rows_module, "MAX_HELD_BYTES", 10_000)
+    producer = FakeProducer()
+    data = read_ahead([row] * 6, producer)
+    assert send_rows(data.rows, producer, ColumnContract.of(row.__fields__, "orders")).row_count == 6
+    assert data.sent_counts == [0, 0, 0, 0, 4, 5]
 
 
 def test_send_rows_when_the_first_text_is_no_unicode_tells_the_counts() -> None:
@@ -181,12 +225,6 @@ def test_send_rows_when_all_values_are_null_sends_deletions_in_order() -> None:
 
 def test_send_rows_when_many_nulls_come_first_holds_no_more_than_its_limit() -> None:
     producer = FakeProducer()
-    sent_counts = []
-
-    def many() -> Iterator[FakeRow]:
-        for _ in range(rows_module.MAX_HELD_ROWS + 1):
-            sent_counts.append(len(producer.records))
-            yield FakeRow(value=None)
-
-    send_rows(many(), producer, CONTRACT)
-    assert sent_counts[-2:] == [0, rows_module.MAX_HELD_ROWS]
+    data = read_ahead([FakeRow(value=None)] * (rows_module.MAX_HELD_ROWS + 1), producer)
+    send_rows(data.rows, producer, CONTRACT)
+    assert data.sent_counts[-2:] == [0, rows_module.MAX_HELD_ROWS]
