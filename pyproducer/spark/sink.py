@@ -71,7 +71,8 @@ class KafkaSink:
     Attributes:
         props: The settings, without `kafka.` and the sink's own.
         topic: The topic of every row, or None.
-        last_commit: What the last write() or micro-batch did; None before, and where it failed.
+        last_commit: What the last write() or micro-batch did, of several at a time the one that ended last; None
+            before, and where it failed.
         delivered: What all tasks of this sink did up to now, those of df.foreachPartition(sink) among them.
 
     Raises:
@@ -254,11 +255,13 @@ class KafkaSink:
                        overrules=batch_id is not None):
             told = _map_in_arrow(taken, self.send_record_batches)
         if context is None:  # Spark Connect, which has no accumulators
-            for numbers in told:
-                self._account.add(numbers)
-        self.last_commit = WriteNumbers.of(told, batch_id, again_count(context, (task.stage for task in told)))
-        log.info("%s", self.last_commit)
-        return self.last_commit
+            for task in told:
+                self._account.add(task)
+        # Not read back: another thread may write with the same sink.
+        self.last_commit = numbers = WriteNumbers.of(told, batch_id,
+                                                     again_count(context, (task.stage for task in told)))
+        log.info("%s", numbers)
+        return numbers
 
     def __getstate__(self) -> dict[str, object]:
         """What travels to the workers: the settings, and the way back to the driver.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -17,6 +18,7 @@ from pyproducer.spark import ColumnError, KafkaSink, RowsFailedError, WriteNumbe
 from pyproducer.spark import sink as sink_module
 from pyproducer.spark.foreach_writer import ForeachWriter
 from pyproducer.spark.pool import ProducerPool
+from pyproducer.spark.task_numbers import TaskNumbers
 from tests.support.secret_hunt import SecretHunt
 from tests.unit.spark.doubles import FakeProducer, FakeRow, fake_schema
 
@@ -111,6 +113,56 @@ def test_write_when_it_is_refused_then_the_numbers_are_not_those_of_the_write_be
     with pytest.raises(ColumnError):
         sink.write(frame)
     assert sink.last_commit is None
+
+
+class FakeSession:
+    """Of Connect: a session with some settings and without a SparkContext."""
+
+    conf: ClassVar[dict[str, str]] = {}
+
+
+class FakeFrame:
+    """What a write asks of a DataFrame; it notes what is selected."""
+
+    isStreaming = False
+
+    def __init__(self, **types: str) -> None:
+        self.schema = fake_schema(**types)
+        self.columns = list(types)
+        self.sparkSession = FakeSession()
+        self.selected: list[str] = []
+
+    def toDF(self, *_names: str) -> FakeFrame:
+        return self
+
+    def selectExpr(self, *expressions: str) -> FakeFrame:
+        self.selected += expressions
+        return self
+
+
+def test_write_when_two_threads_share_the_sink_then_each_gets_its_own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One got the other's numbers, or None where the other had only begun."""
+    one, other = FakeFrame(value="string"), FakeFrame(value="string")
+    counts = {one: 1, other: 2}
+    monkeypatch.setattr(sink_module, "_map_in_arrow", lambda frame, _send: [TaskNumbers(row_count=counts[frame])])
+    sink = KafkaSink(PROPS, topic="orders")
+    returned: dict[str, WriteNumbers] = {}
+    lines: list[str] = []
+
+    def write(name: str, frame: Any) -> None:
+        returned[name] = sink.write(frame)
+
+    def info(_form: str, numbers: WriteNumbers) -> None:
+        lines.append(str(numbers))
+        if len(lines) == 1:  # the other thread's whole write comes between the numbers of this one and its return
+            thread = threading.Thread(target=write, args=("other", other))
+            thread.start()
+            thread.join()
+
+    monkeypatch.setattr(sink_module.log, "info", info)
+    write("one", one)
+    assert {name: numbers.row_count for name, numbers in returned.items()} == {"one": 1, "other": 2}
+    assert [line.split(" ", 1)[0] for line in lines] == ["1", "2"]
 
 
 def test_call_with_a_single_row_sends_it_though_its_first_column_is_null(
