@@ -284,6 +284,15 @@ def to_timestamp(timestamp: int | datetime) -> int:
     return epoch_ms
 
 
+def given_time(epoch_ms: int) -> int | datetime:
+    """Return a timestamp that was checked, so that it is not taken for seconds: one in 1970 was a datetime."""
+    if not LEAST_SECONDS <= epoch_ms < LEAST_MS:
+        return epoch_ms
+    from datetime import datetime, timedelta, timezone  # here, as below
+
+    return datetime.fromtimestamp(0, timezone.utc) + timedelta(milliseconds=epoch_ms)
+
+
 def _floor_ms(moment: Any) -> int:
     """Return the epoch ms that a datetime, Python's or another library's, lies in; as Java's Instant.toEpochMilli."""
     from datetime import datetime, timedelta, timezone  # who has one has imported it

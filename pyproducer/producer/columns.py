@@ -22,7 +22,7 @@ from pyproducer.producer import arrow_columns
 MAX_ROWS = 2**31 - 1
 MAX_TIMESTAMP = 2**63 - 1
 _NAT = -2**63
-EPOCH = datetime.fromtimestamp(0, timezone.utc)
+_EPOCH = datetime.fromtimestamp(0, timezone.utc)
 
 
 class Columns(NamedTuple):
@@ -178,7 +178,7 @@ def _moments(column: Any) -> list[datetime | None]:
     """Return NumPy's datetime64, which is UTC in whatever unit, with its zone; NaT is None."""
     numbers = column.astype("datetime64[us]").astype("int64").tolist()
     try:
-        return [None if number == _NAT else EPOCH + timedelta(microseconds=number) for number in numbers]
+        return [None if number == _NAT else _EPOCH + timedelta(microseconds=number) for number in numbers]
     except OverflowError:
         raise ValueError("timestamps has a datetime64 beyond the year 9999") from None
 

@@ -8,7 +8,6 @@ Source:  ours. Differs from send() in a loop: every row is serialized and checke
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,10 +25,10 @@ from pyproducer.common.errors import (
     KafkaError,
     SerializationError,
 )
-from pyproducer.common.records import LEAST_MS, LEAST_SECONDS, Header, ProducerRecord, RecordMetadata
+from pyproducer.common.records import Header, ProducerRecord, RecordMetadata, given_time
 from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.producer import arrow_columns
-from pyproducer.producer.columns import EPOCH, ensure_length, int_column, to_items, to_rows
+from pyproducer.producer.columns import ensure_length, int_column, to_items, to_rows
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.partitioners import OUR_PARTITIONERS
 from pyproducer.transaction.transactions import OpenTransaction
@@ -87,7 +86,7 @@ def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers:
             records.append(ProducerRecord(
                 topic, value_items[row], key_items[row], headers=header_items[row],
                 partition=None if places[row] < 0 else places[row],
-                timestamp=None if times[row] < 0 else _given_time(times[row])))
+                timestamp=None if times[row] < 0 else given_time(times[row])))
         except TypeError as error:
             raise TypeError(f"headers, row {row}: {error}") from None
         if times[row] < 0:
@@ -195,13 +194,6 @@ def _refuse(sender: RecordSender, future: BatchFuture, row: int, record: Produce
 
 def _place(record: ProducerRecord) -> TopicPartition:
     return TopicPartition(record.topic, UNKNOWN_PARTITION if record.partition is None else record.partition)
-
-
-def _given_time(epoch_ms: int) -> int | datetime:
-    """Return a timestamp that was checked, so that it is not taken for seconds: one in 1970 was a datetime."""
-    if not LEAST_SECONDS <= epoch_ms < LEAST_MS:
-        return epoch_ms
-    return EPOCH + timedelta(milliseconds=epoch_ms)
 
 
 def _header_rows(column: Any) -> list[Any]:

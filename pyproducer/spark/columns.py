@@ -27,7 +27,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from pyproducer.common.records import MAX_PARTITION, NO_HEADERS, Header
+from pyproducer.common.records import MAX_PARTITION, NO_HEADERS, Header, given_time
 from pyproducer.spark.errors import ColumnError
 
 COLUMNS = ("key", "value", "topic", "partition", "headers")
@@ -149,8 +149,11 @@ def column_partition(value: Any) -> int | None:
     return value
 
 
-def column_timestamp(name: str, value: Any) -> int | None:
+def column_timestamp(name: str, value: Any) -> int | datetime | None:
     """Return the timestamp of a row in epoch ms; None lets the producer look at its clock.
+
+    Of an instant in the first months of 1970 it is a datetime: the producer takes such a number for seconds, as it
+    should where it is the user's own.
 
     Args:
         name: The column's.
@@ -162,7 +165,8 @@ def column_timestamp(name: str, value: Any) -> int | None:
     """
     if value is None:
         return None
-    if isinstance(value, datetime):
+    is_instant = isinstance(value, datetime)
+    if is_instant:
         milliseconds = int(value.replace(microsecond=0).timestamp()) * 1000 + value.microsecond // 1000
     elif isinstance(value, int) and not isinstance(value, bool):
         milliseconds = value
@@ -170,7 +174,7 @@ def column_timestamp(name: str, value: Any) -> int | None:
         raise _unsupported(name, value, "timestamp or bigint")
     if milliseconds < 0:
         raise ColumnError(f"{name} is {value}: a record's timestamp is not before 1970; or null for now")
-    return milliseconds
+    return given_time(milliseconds) if is_instant else milliseconds
 
 
 def column_headers(value: Any) -> tuple[Header, ...]:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pyproducer.accumulator.batch_future import BatchMetadata
     from pyproducer.accumulator.produce_result import OnCompletion
     from pyproducer.common.records import HeaderLike
@@ -34,7 +36,7 @@ class RowProducer(Protocol):
     """A producer of rows and of columns."""
 
     def send(self, topic: str, value: Any = None, *, key: Any = None, partition: int | None = None,
-             headers: Iterable[HeaderLike] | None = None, timestamp: int | None = None,
+             headers: Iterable[HeaderLike] | None = None, timestamp: int | datetime | None = None,
              on_completion: OnCompletion | None = None) -> Answer:
         """Hand over one record; the callback gets (metadata, exception)."""
 

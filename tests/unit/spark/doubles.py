@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -66,7 +67,7 @@ class FakeProducer:
         self._waiting: list[tuple[ProducerRecord, Any]] = []
 
     def send(self, topic: str, value: Any = None, *, key: Any = None, partition: int | None = None,
-             headers: Any = None, timestamp: int | None = None, on_completion: Any = None) -> FakeAnswer:
+             headers: Any = None, timestamp: int | datetime | None = None, on_completion: Any = None) -> FakeAnswer:
         record = ProducerRecord(topic, value, key, partition=partition, headers=headers, timestamp=timestamp)
         error = self._raise_when(record) if self._raise_when else None
         if error:

@@ -56,8 +56,10 @@ def test_contract_when_a_name_differs_in_case_warns(caplog: pytest.LogCaptureFix
 @pytest.mark.parametrize(("value", "expected"), [
     (None, None), (0, 0), (1_700_000_000_123, 1_700_000_000_123),
     (datetime(2023, 11, 14, 22, 13, 20, 123_999, timezone.utc), 1_700_000_000_123),
-    (datetime.fromtimestamp(1_700_000_000).replace(microsecond=1000), 1_700_000_000_001)])
-def test_column_timestamp_with_an_instant_or_epoch_ms_gives_epoch_ms(value: Any, expected: int | None) -> None:
+    (datetime.fromtimestamp(1_700_000_000).replace(microsecond=1000), 1_700_000_000_001),
+    (2_678_400_000, 2_678_400_000),
+    (datetime(1970, 2, 1, 0, 0, 0, 1999, timezone.utc), datetime(1970, 2, 1, 0, 0, 0, 1000, timezone.utc))])
+def test_column_timestamp_with_an_instant_or_epoch_ms_gives_epoch_ms(value: Any, expected: object) -> None:
     assert column_timestamp("at", value) == expected
 
 

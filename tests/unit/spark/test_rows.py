@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
 
@@ -144,6 +145,21 @@ def test_send_rows_when_a_window_is_given_waits_as_soon_as_that_is_full(limit_by
     data = [FakeRow(value=str(number) + 40_000 * "x") for number in range(3)]
     assert send_rows(data, SlowProducer(), CONTRACT, Window(120_000, limit_bytes, 1)).row_count == 3
     assert waited == asked_for
+
+
+@pytest.mark.parametrize("instant", [datetime(1970, 2, 1, tzinfo=timezone.utc), datetime(1970, 2, 1)], ids=str)
+def test_send_rows_when_an_instant_is_in_the_first_months_of_1970_sends_it(instant: datetime) -> None:
+    """Its milliseconds were taken for seconds, and refused; by columns it was stored."""
+    producer = FakeProducer()
+    send_rows([FakeRow(value="v", at=instant)], producer, ColumnContract.of(["value", "at"], "orders", "at"))
+    assert producer.records[0].timestamp == instant.timestamp() * 1000
+
+
+def test_send_rows_when_a_number_of_seconds_is_given_as_milliseconds_refuses_it() -> None:
+    """As by columns: a bigint is what the user counted, and 2678400000 ms are more likely seconds of 2054."""
+    with pytest.raises(RowsFailedError, match="timestamp 2678400000 is in seconds, it seems"):
+        send_rows([FakeRow(value="v", at=2678400000)], FakeProducer(),
+                  ColumnContract.of(["value", "at"], "orders", "at"))
 
 
 def test_send_rows_when_an_answer_never_comes_raises() -> None:
