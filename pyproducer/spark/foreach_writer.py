@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyproducer.spark.delivery import TaskDelivery
 from pyproducer.spark.errors import ColumnError
 from pyproducer.spark.row_producer import RowProducer
-from pyproducer.spark.rows import HeldRows, fail_held, row_sender
+from pyproducer.spark.rows import HeldRows, fail_held, row_sender, send_up_to_a_failure
 from pyproducer.spark.task_numbers import TaskMeter, this_task
 from pyproducer.spark.window import Unanswered
 
@@ -61,7 +61,7 @@ class ForeachWriter:
             self._producer, window = self._lease.enter_context(self._sink.lease())
             self._meter = TaskMeter(self._producer)
             self._unanswered = Unanswered(window, self._producer.flush)
-            self._send_row = row_sender(self._producer, self._contract, self._delivery, self._unanswered)
+            self._send_row = row_sender(self._producer, self._contract, self._delivery, self._unanswered, self._meter)
             self._held = None if self._is_typed else HeldRows(self._contract)
         if self._held is None:
             self._send_row(row)
@@ -72,6 +72,7 @@ class ForeachWriter:
             except ColumnError as error:
                 fail_held(error, self._contract, self._delivery)
         if self._delivery.first_error is not None:
+            self._delivery.is_cut_short = True
             self._end()
 
     def close(self, error: BaseException | None) -> None:
@@ -95,8 +96,7 @@ class ForeachWriter:
         """Send what waits for its type, in order, and hold nothing any more."""
         held, self._held = self._held, None
         if held is not None and self._send_row is not None:
-            for row in held.release():
-                self._send_row(row)
+            send_up_to_a_failure(held.release(), self._send_row, self._delivery)
 
     def _end(self) -> None:
         try:

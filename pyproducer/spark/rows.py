@@ -67,15 +67,9 @@ def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContra
     delivery = TaskDelivery()
     meter = TaskMeter(producer)
     unanswered = Unanswered(window or Window.of(producer.config()), producer.flush)
-    send_row = row_sender(producer, contract, delivery, unanswered)
+    send_row = row_sender(producer, contract, delivery, unanswered, meter)
     try:
-        for row in rows if is_typed else _after_their_type(rows, contract, delivery):
-            send_row(row)
-            if not delivery.sent_count % _ROWS_PER_TICK:
-                meter.tick(delivery.sent_count, unanswered.held_ms)
-            if delivery.first_error is not None:
-                delivery.is_cut_short = True
-                break
+        send_up_to_a_failure(rows if is_typed else _after_their_type(rows, contract, delivery), send_row, delivery)
     finally:
         # Also when the rows themselves raise: no answer may arrive after the task has ended.
         meter.flush()
@@ -83,11 +77,20 @@ def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContra
     return meter.numbers(delivery.sent_count, unanswered.held_ms)
 
 
-def row_sender(producer: RowProducer, contract: ColumnContract, delivery: TaskDelivery,
-               unanswered: Unanswered) -> Callable[[Any], None]:
+def send_up_to_a_failure(rows: Iterable[Any], send_row: Callable[[Any], None], delivery: TaskDelivery) -> None:
+    """Send rows in order; none behind the first failure in `delivery`, which is told so."""
+    for row in rows:
+        send_row(row)
+        if delivery.first_error is not None:
+            delivery.is_cut_short = True
+            break
+
+
+def row_sender(producer: RowProducer, contract: ColumnContract, delivery: TaskDelivery, unanswered: Unanswered,
+               meter: TaskMeter) -> Callable[[Any], None]:
     """Return what sends one row; a row that cannot be sent is a failure in `delivery`, and raises nothing.
 
-    It waits where too many rows have no answer yet.
+    It waits where too many rows have no answer yet, and has `meter` say now and then how far the task is.
     """
     send, on_completion = producer.send, delivery.on_completion
     topic, value, key = contract.topic, contract.value, contract.key
@@ -119,6 +122,8 @@ def row_sender(producer: RowProducer, contract: ColumnContract, delivery: TaskDe
                 unanswered.add(answer, handed_over)
         except Exception as error:  # what the application's partitioner raises may be anything
             delivery.fail(error, name)
+        if not delivery.sent_count % _ROWS_PER_TICK:
+            meter.tick(delivery.sent_count, unanswered.held_ms)
 
     return send_row
 

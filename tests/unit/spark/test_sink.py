@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import subprocess
 import sys
@@ -12,9 +13,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from pyproducer.common.errors import ConfigError
+from pyproducer.common.errors import ConfigError, SerializationError
 from pyproducer.producer.kafka_producer import KafkaProducer
-from pyproducer.spark import ColumnError, KafkaSink, RowsFailedError, WriteNumbers
+from pyproducer.spark import ColumnError, KafkaSink, RowsFailedError, WriteNumbers, task_numbers
+from pyproducer.spark import rows as rows_module
 from pyproducer.spark import sink as sink_module
 from pyproducer.spark.foreach_writer import ForeachWriter
 from pyproducer.spark.pool import ProducerPool
@@ -228,10 +230,44 @@ def test_foreach_writer_when_a_row_fails_raises_and_gives_the_producer_up(made: 
     writer = KafkaSink(PROPS).foreach_writer()
     writer.open(0, 0)
     writer.process(FakeRow(topic="orders", value="a"))
-    with pytest.raises(RowsFailedError, match="1 of 2 rows sent were not stored") as caught:
+    with pytest.raises(RowsFailedError, match="1 of 2 rows sent were not stored, and what follows them in the "
+                                              "partition was not sent; the first failure: ColumnError") as caught:
         writer.process(FakeRow(topic=None, value="b"))
     writer.close(caught.value)
     assert len(made[0].close_timeouts) == 1
+
+
+def test_foreach_writer_when_a_held_row_cannot_be_sent_sends_none_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that was held went out behind it, and each of these rows is stored again by the next attempt."""
+    producer = FakeProducer(raise_when=lambda record: SerializationError("bad") if record.key == b"1" else None)
+    monkeypatch.setattr(sink_module, "WORKER_POOL", ProducerPool(lambda _props: producer))
+    writer = KafkaSink(PROPS, topic="orders").foreach_writer()
+    writer.open(0, 0)
+    for number in range(4):
+        writer.process(FakeRow(key=str(number), value=None))
+    with pytest.raises(RowsFailedError, match="1 of 2 rows sent were not stored, and what follows them in the "
+                                              "partition was not sent") as caught:
+        writer.process(FakeRow(key="4", value="v"))
+    writer.close(caught.value)
+    assert [record.key for record in producer.records] == [b"0"]
+
+
+@pytest.mark.usefixtures("made")
+@pytest.mark.parametrize("road", ["foreachPartition", "foreach_writer", "foreach_writer, rows held"])
+def test_rows_of_a_long_task_are_told_now_and_then(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+                                                   road: str) -> None:
+    """Of a foreach_writer(), whose task lasts minutes in real-time mode, there was no line at all."""
+    monkeypatch.setattr(rows_module, "_ROWS_PER_TICK", 3)
+    monkeypatch.setattr(task_numbers, "PROGRESS_MS", 0)
+    sink = KafkaSink(PROPS, topic="orders")
+    rows = [FakeRow(value=None if road.endswith("held") else "v") for _ in range(7)]
+    with caplog.at_level(logging.INFO, "pyproducer.spark"):
+        if road == "foreachPartition":
+            sink(rows)
+        else:
+            as_spark(sink.foreach_writer(), iter(rows))
+    told = [record.getMessage().split(": ", 1)[1] for record in caplog.records if "handed over in" in record.msg]
+    assert [line.split(" in ", 1)[0] for line in told] == ["3 rows handed over", "6 rows handed over"]
 
 
 def test_foreach_writer_when_an_answer_never_comes_raises_at_close(monkeypatch: pytest.MonkeyPatch) -> None:
