@@ -43,10 +43,11 @@ _REFUSED = {
 }
 # Options that Spark gives every sink, and those of Spark's Kafka source, which people copy beside the sink's.
 _NOT_FOR_US = frozenset({
-    "assign", "asyncprogresstrackingcheckpointintervalms", "asyncprogresstrackingenabled", "checkpointlocation",
-    "endingoffsets", "endingoffsetsbytimestamp", "endingtimestamp", "failondataloss", "fetchoffset.numretries",
-    "fetchoffset.retryintervalms", "groupidprefix", "includeheaders", "kafkaconsumer.polltimeoutms",
-    "maxoffsetspertrigger", "maxtriggerdelay", "minoffsetspertrigger", "minpartitions", "queryname", "startingoffsets",
+    "_asyncprogresstrackingoverridesinksupportcheck", "assign", "asyncprogresstrackingcheckpointintervalms",
+    "asyncprogresstrackingenabled", "checkpointlocation", "endingoffsets", "endingoffsetsbytimestamp",
+    "endingtimestamp", "failondataloss", "fetchoffset.numretries", "fetchoffset.retryintervalms", "groupidprefix",
+    "includeheaders", "kafkaconsumer.polltimeoutms", "maxoffsetspertrigger", "maxrecordsperpartition",
+    "maxtriggerdelay", "minoffsetspertrigger", "minpartitions", "queryname", "startingoffsets",
     "startingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "startingtimestamp", "subscribe",
     "subscribepattern"})
 _PLAIN = (str, int, float, bool, bytes, type(None))

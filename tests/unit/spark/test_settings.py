@@ -117,6 +117,26 @@ def test_options_of_spark_and_of_its_kafka_source_are_left_aside() -> None:
     assert SinkSettings.of_options({"bootstrap.servers": "a:9092"}).pool_size == DEFAULT_POOL_SIZE
 
 
+# Of KafkaSourceProvider (3.5 to 4.2) but for a clock of its tests, and of DataStreamWriter and
+# AsyncProgressTrackingMicroBatchExecution (4.3).
+OPTIONS_OF_SPARK = (
+    "assign", "subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "startingTimestamp", "endingTimestamp",
+    "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
+    "maxTriggerDelay", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs",
+    "groupIdPrefix", "includeHeaders", "kafka.group.id", "queryName", "checkpointLocation",
+    "asyncProgressTrackingEnabled", "asyncProgressTrackingCheckpointIntervalMs",
+    "_asyncProgressTrackingOverrideSinkSupportCheck")
+
+
+@pytest.mark.parametrize("name", OPTIONS_OF_SPARK)
+def test_option_of_spark_or_of_its_kafka_source_when_it_is_given_then_it_is_no_unknown_setting(name: str) -> None:
+    """maxRecordsPerPartition, of Spark 4, was refused; and what lets a stream into another sink than Spark's track its
+    progress asynchronously, where the options beside it were left aside.
+    """
+    SinkSettings.of_options({"kafka.bootstrap.servers": "a:9092", "topic": "orders", name.lower(): "1"})
+
+
 @pytest.mark.parametrize(("options", "sentence"), [
     ({"path": "orders"}, r"\.option\('topic'"),
     ({"kafka.foo": "1"}, "foo"),
