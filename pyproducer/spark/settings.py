@@ -25,6 +25,9 @@ from typing import Any
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.secrets import SecretText, SecretValue
+from pyproducer.common.settings.config_providers import KEY as PROVIDERS
+from pyproducer.common.settings.config_providers import PREFIX as PROVIDER_PREFIX
+from pyproducer.common.settings.parse import split_list
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.spark.columns import COLUMNS, TIMESTAMP_COLUMN
 
@@ -121,7 +124,8 @@ class SinkSettings:
             raise ConfigError("path", given["path"], "save() and start() take no path: name the topic with "
                                                      ".option('topic', ...)")
         topic: Any = given.pop("topic", None)
-        return cls.of({key: value for key, value in given.items() if key.lower() not in _NOT_FOR_US}, topic)
+        ours = {key: value for key, value in given.items() if key.lower() not in _NOT_FOR_US}
+        return cls.of(_with_listed_providers(_without_prefix(ours)), topic)
 
 
 @functools.cache  # once in a process: the planner of a stream is asked for each micro-batch
@@ -159,6 +163,20 @@ def _without_prefix(props: Mapping[str, object]) -> dict[str, object]:
     return found
 
 
+def _with_listed_providers(options: Mapping[str, object]) -> dict[str, object]:
+    """Return options in which the settings of config providers have the names that config.providers lists.
+
+    Spark has made the names of options lower case, and not what they hold.
+    """
+    listed = split_list(str(options.get(PROVIDERS, "")))
+    found: dict[str, object] = {}
+    for key, value in options.items():
+        names = [name for name in listed if key.startswith(f"{PROVIDER_PREFIX}{name.lower()}.")]
+        found.update({f"{PROVIDER_PREFIX}{name}{key[len(PROVIDER_PREFIX + name.lower()):]}": value for name in names}
+                     or {key: value})
+    return found
+
+
 def _pool_size(value: object) -> int:
     try:
         size = int(str(value))
@@ -182,7 +200,7 @@ def _pool_key(props: Mapping[str, object]) -> str:
         ConfigError: A setting is wrong. Not sent.
     """
     # Variables are resolved where the producer is made: what they stand for is not here.
-    has_variables = any(isinstance(key, str) and key.startswith("config.providers") for key in props)
+    has_variables = any(isinstance(key, str) and key.startswith(PROVIDERS) for key in props)
     config = None if has_variables else ProducerConfig(props, reads_files=False)
     values = props if config is None else {**{key: config[key] for key in config.explicit},
                                            **{key: props[key] for key in config.strangers}}

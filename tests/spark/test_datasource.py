@@ -51,6 +51,18 @@ def test_save_with_all_columns_keeps_topic_partition_nulls_and_headers(spark: Sp
     assert stored(embedded, other) == [(1, b"", b"", ())]
 
 
+def test_save_with_a_config_provider_whose_name_has_capitals_finds_its_settings(
+        spark: SparkSession, embedded: Any, topic_name: str, tmp_path: Path) -> None:
+    """Spark makes the names of options lower case, and not what they hold: each task failed."""
+    embedded.create_topic(topic_name, 1)
+    (tmp_path / "app.properties").write_text(f"id={topic_name}")
+    save(spark.createDataFrame([("a",)], "value string"), embedded, topic_name, **{
+        "kafka.config.providers": "appSecrets", "kafka.config.providers.appSecrets.class": "FileConfigProvider",
+        "kafka.config.providers.appSecrets.param.allowed.paths": str(tmp_path),
+        "kafka.client.id": f"${{appSecrets:{tmp_path / 'app.properties'}:id}}"})
+    assert stored(embedded, topic_name) == [(0, None, b"a", ())]
+
+
 def test_save_of_an_empty_frame_opens_nothing(spark: SparkSession) -> None:
     frame = spark.createDataFrame([], "value string")
     frame.write.format("pyproducer").mode("append").option("bootstrap.servers", "127.0.0.1:1").option(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.producer.config import ProducerConfig
 from pyproducer.spark import settings as settings_module
 from pyproducer.spark.settings import DEFAULT_POOL_SIZE, SinkSettings
 from tests.support.secret_hunt import SecretHunt
@@ -87,6 +88,36 @@ def test_variables_are_left_to_the_workers() -> None:
              "org.apache.kafka.common.config.provider.FileConfigProvider",
              "ssl.key.password": "${file:/executors/only.properties:password}"}
     assert SinkSettings.of(props, None).props == props
+
+
+@pytest.mark.parametrize("prefix", ["", "kafka."])
+def test_options_when_a_config_provider_has_a_name_with_capitals_then_its_settings_are_found(
+        prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark makes the names of options lower case, and not what they hold: each task failed, for want of a setting that
+    the user had given.
+    """
+    monkeypatch.setenv("PLANTED", "5")
+    provider = "org.apache.kafka.common.config.provider.EnvVarConfigProvider"
+    settings = SinkSettings.of_options({
+        "kafka.bootstrap.servers": "a:9092", "linger.ms": "${appSecrets:PLANTED}",
+        f"{prefix}config.providers": "appSecrets, app, App.b, other",
+        f"{prefix}config.providers.appsecrets.class": provider,
+        f"{prefix}config.providers.appsecrets.param.allowlist.pattern": "PLANTED",
+        f"{prefix}config.providers.app.class": provider, f"{prefix}config.providers.app.b.class": provider,
+        f"{prefix}config.providers.other.class": provider, f"{prefix}config.providers.unlisted.class": provider})
+    assert {key for key in settings.props if key.startswith("config.providers.")} == {
+        "config.providers.appSecrets.class", "config.providers.appSecrets.param.allowlist.pattern",
+        "config.providers.app.class", "config.providers.app.b.class", "config.providers.App.b.class",
+        "config.providers.other.class", "config.providers.unlisted.class"}
+    assert ProducerConfig(settings.props)["linger.ms"] == 5
+
+
+def test_options_when_names_of_config_providers_differ_in_case_only_then_each_has_the_settings() -> None:
+    """Spark lets one of two such options through; the settings are those of both."""
+    settings = SinkSettings.of_options({"kafka.bootstrap.servers": "a:9092", "config.providers": "ENV,env",
+                                        "config.providers.env.class": "EnvVarConfigProvider"})
+    assert {key for key in settings.props if key.startswith("config.providers.")} == {
+        "config.providers.ENV.class", "config.providers.env.class"}
 
 
 @pytest.mark.parametrize("key", ["linger.ms", "kafka.linger.ms"])
