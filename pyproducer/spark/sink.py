@@ -24,7 +24,7 @@ from pyproducer.spark.driver_account import DriverAccount, TaskAccount
 from pyproducer.spark.foreach_writer import ForeachWriter
 from pyproducer.spark.pool import Lent, ProducerPool
 from pyproducer.spark.rows import field_names, send_rows
-from pyproducer.spark.schema import check_schema
+from pyproducer.spark.schema import check_schema, quoted
 from pyproducer.spark.session import active_context, again_count, described, warn_of_copies
 from pyproducer.spark.settings import SinkSettings, guarded
 from pyproducer.spark.task_numbers import DeliveredNumbers, TaskNumbers, WriteNumbers, this_task
@@ -44,6 +44,9 @@ def _make_producer(props: Mapping[str, object]) -> RowProducer:
 
 WORKER_POOL = ProducerPool(_make_producer)
 """The producers of this process. On the driver it stays empty."""
+
+_TIMESTAMP = "timestamp"
+"""What the column of timestamps is called on its way to the tasks of a write."""
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -207,11 +210,14 @@ class KafkaSink:
         Raises:
             RowsFailedError: Some rows were not stored. The others of the partition are, or may be, in the log.
         """
+        return self._send_record_batches(batches, self._settings.timestamp_name)
+
+    def _send_record_batches(self, batches: Iterable[Any], timestamp_name: str | None) -> TaskNumbers:
         iterator = (batch for batch in batches if batch.num_rows)
         for first in iterator:
             with self.lease() as lent:
                 return self.tell(send_record_batches(itertools.chain((first,), iterator), lent.producer, self.topic,
-                                                     lent.window, timestamp_name=self._settings.timestamp_name))
+                                                     lent.window, timestamp_name=timestamp_name))
         return self.tell(this_task())
 
     def tell(self, numbers: TaskNumbers) -> TaskNumbers:
@@ -244,16 +250,19 @@ class KafkaSink:
         names = self._check_schema(df.schema)
         refuse_wheel(df.sparkSession)
         # What is ignored need not travel to the workers.
-        # By position: Spark finds a name without regard to case, and refuses `value` where there is a `VALUE`, too.
+        # By position: Spark finds a name without regard to case, and refuses `value` where there is a `VALUE`, too. The
+        # column of timestamps gets a plain name: `event.time` is a path to Spark where it is not quoted.
         places = {name: f"c{place}" for place, name in enumerate(df.columns)}
+        timestamp_name = self._settings.timestamp_name
         taken = df.toDF(*(f"c{place}" for place in range(len(df.columns)))).selectExpr(
             *(f"cast({places[name]} as {HEADERS_TYPE}) as `{name}`" if name == "headers"
-              else f"{places[name]} as `{name}`" for name in names))
+              else f"{places[name]} as `{_TIMESTAMP if name == timestamp_name else name}`" for name in names))
+        send = functools.partial(self._send_record_batches, timestamp_name=timestamp_name and _TIMESTAMP)
         context = active_context() if hasattr(df, "_jdf") else None
         batch = "" if batch_id is None else f", micro-batch {batch_id}"
         with described(context, f"pyproducer: {self.topic or 'topics of a column'}{batch}",
                        overrules=batch_id is not None):
-            told = _map_in_arrow(taken, self.send_record_batches)
+            told = _map_in_arrow(taken, send)
         if context is None:  # Spark Connect, which has no accumulators
             for task in told:
                 self._account.add(task)
@@ -311,19 +320,14 @@ def _as_json(df: DataFrame, key: str | None, value: str | Sequence[str] | None,
         if df.columns.count(name) != 1:
             raise ConfigError(role, name, f"the DataFrame has {df.columns.count(name)} columns of that name; there are "
                               + ", ".join(df.columns))
-    row = functions.to_json(functions.struct(*map(_quoted, names)), {"ignoreNullFields": "false"})
+    row = functions.to_json(functions.struct(*map(quoted, names)), {"ignoreNullFields": "false"})
     columns = [row.alias("value")]
     if key is not None:
         is_plain = dict(df.dtypes)[key] in ("string", "binary")
-        columns.append((df[_quoted(key)] if is_plain else df[_quoted(key)].cast("string")).alias("key"))
+        columns.append((df[quoted(key)] if is_plain else df[quoted(key)].cast("string")).alias("key"))
     if timestamp_name is not None:
-        columns.append(df[_quoted(timestamp_name)])
+        columns.append(df[quoted(timestamp_name)])
     return df.select(*columns)
-
-
-def _quoted(name: str) -> str:
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
 
 
 def _map_in_arrow(df: DataFrame, send: Callable[[Iterable[Any]], TaskNumbers]) -> list[TaskNumbers]:

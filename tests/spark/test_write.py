@@ -16,6 +16,7 @@ from pyproducer.broker import EmbeddedBroker
 from pyproducer.spark import ColumnError, KafkaSink, RowsFailedError, WriteNumbers
 from pyproducer.spark import sink as sink_module
 from pyproducer.spark.pool import ProducerPool
+from pyproducer.spark.schema import quoted
 from tests.spark.test_sink import many_rows
 from tests.support.log_checker import read_topic
 from tests.support.patience import GIVE_UP_S, PROGRAM_S
@@ -336,16 +337,20 @@ def test_write_as_json_takes_a_frame_of_any_columns(spark: SparkSession, embedde
             sink.write(frame, **given)
 
 
+@pytest.mark.parametrize("name", ["at", "event.`time"])
 @pytest.mark.parametrize("road", ["write", "json", "foreachPartition", "foreachBatch", "format"])
 def test_roads_take_timestamps_of_the_column_that_the_settings_name(spark: SparkSession, embedded: EmbeddedBroker,
-                                                                    topic_name: str, road: str) -> None:
-    """One called `timestamp`, which a frame that was read from a topic has, is ignored as by Spark's own sink."""
+                                                                    topic_name: str, road: str, name: str) -> None:
+    """One called `timestamp`, which a frame that was read from a topic has, is ignored as by Spark's own sink. A name
+    with a dot was taken for the path of a field, and one with a backtick for the end of the name, by write() and
+    foreach_batch().
+    """
     if road == "format":
         pytest.importorskip("pyspark.sql.datasource")
-    frame = spark.sql("""select * from values ('a', timestamp_millis(1700000000123), timestamp_millis(5)),
+    frame = spark.sql(f"""select * from values ('a', timestamp_millis(1700000000123), timestamp_millis(5)),
                                               ('b', cast(null as timestamp), timestamp_millis(5))
-                         as t(value, `at`, timestamp)""")
-    props = {"bootstrap.servers": embedded.bootstrap_servers, "pyproducer.timestamp.column": "at"}
+                         as t(value, {quoted(name)}, timestamp)""")
+    props = {"bootstrap.servers": embedded.bootstrap_servers, "pyproducer.timestamp.column": name}
     sink = KafkaSink(props, topic=topic_name)
     before_ms = int(time.time() * 1000)
     if road == "write":

@@ -51,6 +51,8 @@ def test_schema_when_a_column_of_timestamps_is_named_then_it_is_taken_or_refused
     with pytest.raises(ColumnError, match=r"^word attribute unsupported type string. word must be a\(n\) timestamp or "
                                           r"bigint: cast\(word as timestamp\)$"):
         check_schema(schema, "orders", "word")
+    with pytest.raises(ColumnError, match=r"timestamp or bigint: cast\(`event\.``time` as timestamp\)$"):
+        check_schema(fake_schema(**{"value": "string", "event.`time": "string"}), "orders", "event.`time")
     with pytest.raises(ColumnError, match=r"column is 'AT', and there is no such column \(there is 'at': names are "
                                           r"case-sensitive\)"):
         check_schema(schema, "orders", "AT")

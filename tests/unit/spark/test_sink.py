@@ -7,7 +7,7 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
@@ -140,6 +140,24 @@ class FakeFrame:
     def selectExpr(self, *expressions: str) -> FakeFrame:
         self.selected += expressions
         return self
+
+
+@pytest.mark.parametrize("name", ["at", "event.time", "a`b", "VALUE", "c0"])
+def test_write_when_the_column_of_timestamps_has_any_name_then_it_travels_by_a_plain_one(
+        made: list[FakeProducer], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Spark read `event.time` as a field of a column `event`, and a backtick ended the name."""
+    import pyarrow
+
+    def run(frame: FakeFrame, send: Callable[[Any], TaskNumbers]) -> list[TaskNumbers]:
+        assert frame.selected == ["c1 as `timestamp`", "c2 as `value`"]
+        return [pickle.loads(pickle.dumps(send))([pyarrow.record_batch(
+            [pyarrow.array([7], pyarrow.timestamp("ms", "UTC")), pyarrow.array(["v"])], names=["timestamp", "value"])])]
+
+    monkeypatch.setattr(sink_module, "_map_in_arrow", run)
+    frame: Any = FakeFrame(**{"timestamp": "int", name: "timestamp", "value": "string"})
+    sink = KafkaSink({**PROPS, "pyproducer.timestamp.column": name}, topic="orders")
+    assert sink.write(frame).row_count == 1
+    assert [record.timestamp for record in made[0].records] == [7]
 
 
 def test_write_when_two_threads_share_the_sink_then_each_gets_its_own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
