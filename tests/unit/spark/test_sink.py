@@ -424,6 +424,16 @@ def test_foreach_writer_with_a_schema_checks_it_on_the_driver_and_sends_nulls_as
     writer.close(None)
 
 
+@pytest.mark.usefixtures("made")
+def test_rows_that_come_slowly_are_told_now_and_then(monkeypatch: pytest.MonkeyPatch,
+                                                     caplog: pytest.LogCaptureFixture) -> None:
+    """The clock was looked at after each 4096 rows: with ten rows a second there was a line in seven minutes."""
+    monkeypatch.setattr(task_numbers, "PROGRESS_MS", 0)
+    with caplog.at_level(logging.INFO, "pyproducer.spark"):
+        KafkaSink(PROPS, topic="orders")(FakeRow(value="v") for _ in range(300))  # half a minute's
+    assert any("rows handed over in" in record.msg for record in caplog.records)
+
+
 @pytest.mark.parametrize(("key", "sentence"), [
     ("key.serializer", "keys are serialized with ByteArraySerializer"),
     ("value.serializer", "values are serialized with ByteArraySerializer"),
