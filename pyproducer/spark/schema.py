@@ -51,20 +51,20 @@ def check_schema(schema: Any, fixed_topic: str | None, timestamp_name: str | Non
     return [field.name for field in schema.fields if field.name in taken]
 
 
-def quoted(name: str) -> str:
-    """Return a column's name so that Spark takes it for one, whatever is in it."""
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
-
-
 def _instead(name: str, found: str, wanted: tuple[str, ...]) -> str:
     """Say what to write instead, where Spark's sentence leaves one alone."""
     if name == "headers":
         return f": cast(headers as {HEADERS_TYPE}), where its fields are a key and a value"
     if wanted is _TIMESTAMPS:
-        return f": cast({name if name.isidentifier() else quoted(name)} as timestamp)"
+        return f": cast({name if name.isidentifier() else _quoted(name)} as timestamp)"
     if name == "partition":
         return ": cast(partition as int)"
     if found.startswith(("struct", "map", "array")):
         return f": to_json({name})"
     return f": cast({name} as string)"
+
+
+def _quoted(name: str) -> str:
+    """Return a column's name so that Spark takes it for one, whatever is in it."""
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"

@@ -24,7 +24,7 @@ from pyproducer.spark.driver_account import DriverAccount, TaskAccount
 from pyproducer.spark.foreach_writer import ForeachWriter
 from pyproducer.spark.pool import Lent, ProducerPool
 from pyproducer.spark.rows import field_names, send_rows
-from pyproducer.spark.schema import check_schema, quoted
+from pyproducer.spark.schema import check_schema
 from pyproducer.spark.session import active_context, again_count, described, warn_of_copies
 from pyproducer.spark.settings import SinkSettings, guarded
 from pyproducer.spark.task_numbers import DeliveredNumbers, TaskNumbers, WriteNumbers, this_task
@@ -249,12 +249,10 @@ class KafkaSink:
         self.last_commit = None
         names = self._check_schema(df.schema)
         refuse_wheel(df.sparkSession)
-        # What is ignored need not travel to the workers.
-        # By position: Spark finds a name without regard to case, and refuses `value` where there is a `VALUE`, too. The
-        # column of timestamps gets a plain name: `event.time` is a path to Spark where it is not quoted.
-        places = {name: f"c{place}" for place, name in enumerate(df.columns)}
+        # What is ignored need not travel to the workers. What is sent has plain names there.
+        by_place, places = _by_place(df)
         timestamp_name = self._settings.timestamp_name
-        taken = df.toDF(*(f"c{place}" for place in range(len(df.columns)))).selectExpr(
+        taken = by_place.selectExpr(
             *(f"cast({places[name]} as {HEADERS_TYPE}) as `{name}`" if name == "headers"
               else f"{places[name]} as `{_TIMESTAMP if name == timestamp_name else name}`" for name in names))
         send = functools.partial(self._send_record_batches, timestamp_name=timestamp_name and _TIMESTAMP)
@@ -307,8 +305,6 @@ def _is_producer(value: object) -> bool:
 def _as_json(df: DataFrame, key: str | None, value: str | Sequence[str] | None,
              timestamp_name: str | None) -> DataFrame:
     """Return a DataFrame with the columns of the contract, and in them what columns of others hold."""
-    from pyspark.sql import functions
-
     if value is None or (isinstance(value, str) and value != "json"):
         raise ConfigError("value", value, 'it is "json" or names of columns; without key= and value= the columns are '
                                           "those of the contract")
@@ -316,18 +312,33 @@ def _as_json(df: DataFrame, key: str | None, value: str | Sequence[str] | None,
     if not names or len(set(names)) < len(names):
         raise ConfigError("value", value, "it names no column, or one twice")
     others = (("key", key), (TIMESTAMP_COLUMN, timestamp_name))
-    for role, name in (*(("value", name) for name in names), *((role, name) for role, name in others if name)):
+    for role, name in (*(("value", name) for name in names), *(
+            (role, name) for role, name in others if name is not None)):
         if df.columns.count(name) != 1:
             raise ConfigError(role, name, f"the DataFrame has {df.columns.count(name)} columns of that name; there are "
                               + ", ".join(df.columns))
-    row = functions.to_json(functions.struct(*map(quoted, names)), {"ignoreNullFields": "false"})
-    columns = [row.alias("value")]
+    from pyspark.sql import functions
+
+    by_place, places = _by_place(df)
+    row = functions.struct(*(by_place[places[name]].alias(name) for name in names))
+    columns = [functions.to_json(row, {"ignoreNullFields": "false"}).alias("value")]
     if key is not None:
         is_plain = dict(df.dtypes)[key] in ("string", "binary")
-        columns.append((df[quoted(key)] if is_plain else df[quoted(key)].cast("string")).alias("key"))
+        column = by_place[places[key]]
+        columns.append((column if is_plain else column.cast("string")).alias("key"))
     if timestamp_name is not None:
-        columns.append(df[quoted(timestamp_name)])
-    return df.select(*columns)
+        columns.append(by_place[places[timestamp_name]].alias(timestamp_name))
+    return by_place.select(*columns)
+
+
+def _by_place(df: DataFrame) -> tuple[DataFrame, dict[str, str]]:
+    """Return a DataFrame whose columns are called by their places, and those names by the columns' own.
+
+    Spark finds a name without regard to case, and refuses `value` where there is a `VALUE`, too; `event.time` is a path
+    to it where it is not quoted.
+    """
+    return (df.toDF(*(f"c{place}" for place in range(len(df.columns)))),
+            {name: f"c{place}" for place, name in enumerate(df.columns)})
 
 
 def _map_in_arrow(df: DataFrame, send: Callable[[Iterable[Any]], TaskNumbers]) -> list[TaskNumbers]:

@@ -16,7 +16,6 @@ from pyproducer.broker import EmbeddedBroker
 from pyproducer.spark import ColumnError, KafkaSink, RowsFailedError, WriteNumbers
 from pyproducer.spark import sink as sink_module
 from pyproducer.spark.pool import ProducerPool
-from pyproducer.spark.schema import quoted
 from tests.spark.test_sink import many_rows
 from tests.support.log_checker import read_topic
 from tests.support.patience import GIVE_UP_S, PROGRAM_S
@@ -337,6 +336,18 @@ def test_write_as_json_takes_a_frame_of_any_columns(spark: SparkSession, embedde
             sink.write(frame, **given)
 
 
+def test_write_as_json_when_names_differ_only_in_case_takes_each_for_itself(
+        spark: SparkSession, embedded: EmbeddedBroker, topic_name: str) -> None:
+    """Names are case-sensitive here, by the contract's columns as well; Spark's own look-up called `id` ambiguous."""
+    frame = spark.createDataFrame([(1, "x"), (2, "y")], "id int, ID string")
+    props = {"bootstrap.servers": embedded.bootstrap_servers}
+    KafkaSink(props, topic=topic_name).write(frame, key="ID", value="json")
+    KafkaSink({**props, "pyproducer.timestamp.column": "id"}, topic=topic_name).write(
+        frame.selectExpr("cast(0 as bigint) as id", "'x' as ID").limit(1), value=["ID"])
+    found = {(record.key, record.value) for record in read_topic(embedded.bootstrap_servers, topic_name)}
+    assert found == {(b"x", b'{"id":1,"ID":"x"}'), (b"y", b'{"id":2,"ID":"y"}'), (None, b'{"ID":"x"}')}
+
+
 @pytest.mark.parametrize("name", ["at", "event.`time"])
 @pytest.mark.parametrize("road", ["write", "json", "foreachPartition", "foreachBatch", "format"])
 def test_roads_take_timestamps_of_the_column_that_the_settings_name(spark: SparkSession, embedded: EmbeddedBroker,
@@ -347,9 +358,10 @@ def test_roads_take_timestamps_of_the_column_that_the_settings_name(spark: Spark
     """
     if road == "format":
         pytest.importorskip("pyspark.sql.datasource")
+    quoted = name.replace("`", "``")
     frame = spark.sql(f"""select * from values ('a', timestamp_millis(1700000000123), timestamp_millis(5)),
                                               ('b', cast(null as timestamp), timestamp_millis(5))
-                         as t(value, {quoted(name)}, timestamp)""")
+                         as t(value, `{quoted}`, timestamp)""")
     props = {"bootstrap.servers": embedded.bootstrap_servers, "pyproducer.timestamp.column": name}
     sink = KafkaSink(props, topic=topic_name)
     before_ms = int(time.time() * 1000)

@@ -160,6 +160,14 @@ def test_write_when_the_column_of_timestamps_has_any_name_then_it_travels_by_a_p
     assert [record.timestamp for record in made[0].records] == [7]
 
 
+@pytest.mark.parametrize("key", ["", "ID"])
+def test_write_as_json_when_no_column_has_the_name_of_the_key_says_so(key: str) -> None:
+    """An empty name, as of a setting that is not there, was a KeyError."""
+    frame: Any = FakeFrame(id="int")
+    with pytest.raises(ConfigError, match="the DataFrame has 0 columns of that name; there are id"):
+        KafkaSink(PROPS, topic="orders").write(frame, key=key, value="json")
+
+
 def test_write_when_two_threads_share_the_sink_then_each_gets_its_own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """One got the other's numbers, or None where the other had only begun."""
     one, other = FakeFrame(value="string"), FakeFrame(value="string")
