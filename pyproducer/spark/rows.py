@@ -43,7 +43,7 @@ _STEP_BYTES = 32 * 1024
 """So many bytes are handed over before it is looked at how many wait for answers."""
 
 _ROW_BYTES = 50
-"""What a row has beside its value, about."""
+"""What a row has beside its key, value and headers, about."""
 
 
 def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContract,
@@ -109,14 +109,15 @@ def row_sender(producer: RowProducer, contract: ColumnContract, delivery: TaskDe
             # By position: finding a column by name costs about a microsecond each.
             name = name or column_topic(row[topic])
             place = None if partition is None else column_partition(row[partition])
-            sent = column_bytes("value", row[value])
-            answer = send(name, sent,
-                          key=None if key is None else column_bytes("key", row[key]),
-                          partition=place,
-                          headers=None if headers is None else column_headers(row[headers]),
+            content = column_bytes("value", row[value])
+            sent_key = None if key is None else column_bytes("key", row[key])
+            pairs = None if headers is None else column_headers(row[headers])
+            answer = send(name, content, key=sent_key, partition=place, headers=pairs,
                           timestamp=None if timestamp is None else column_timestamp(timestamp_name, row[timestamp]),
                           on_completion=telling(name, place))
-            byte_count += _ROW_BYTES if sent is None else len(sent) + _ROW_BYTES
+            byte_count += _ROW_BYTES + len(content or b"") + len(sent_key or b"")
+            if pairs:
+                byte_count += sum(len(header.key) + len(header.value or b"") for header in pairs)
             if byte_count >= _STEP_BYTES:  # one row stands for those before it: answers of a partition come in order
                 handed_over, byte_count = byte_count, 0
                 unanswered.add(answer, handed_over)

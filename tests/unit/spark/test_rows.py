@@ -121,14 +121,22 @@ def test_send_rows_when_a_row_does_not_fit_stops_flushes_and_says_sparks_sentenc
     assert producer.flush_count == 1
 
 
-@pytest.mark.parametrize(("limit_bytes", "asked_for"), [(64 * 1024, [b"0", b"1"]), (1 << 30, [])])
-def test_send_rows_when_a_window_is_given_waits_as_soon_as_that_is_full(limit_bytes: int,
-                                                                        asked_for: list[bytes]) -> None:
-    """It is what the tasks before have learned of these brokers."""
-    waited: list[bytes] = []
+LARGE = 40_000 * "x"
+
+
+@pytest.mark.parametrize("large", [
+    {"value": LARGE}, {"key": LARGE}, {"headers": [("h", LARGE.encode())]}, {"headers": [(LARGE, None)]}],
+    ids=["value", "key", "header", "header's name"])
+@pytest.mark.parametrize(("limit_bytes", "asked_for"), [(64 * 1024, [0, 1]), (1 << 30, [])])
+def test_send_rows_when_a_window_is_given_waits_as_soon_as_that_is_full(large: dict[str, Any], limit_bytes: int,
+                                                                        asked_for: list[int]) -> None:
+    """It is what the tasks before have learned of these brokers. Values alone were counted: of deletions with large
+    keys, or of rows with more in their headers than in their value, several times as much was on its way.
+    """
+    waited: list[int] = []
 
     class SlowAnswer(FakeAnswer):
-        def __init__(self, number: bytes) -> None:
+        def __init__(self, number: int) -> None:
             self._number = number
 
         def done(self) -> bool:
@@ -140,10 +148,12 @@ def test_send_rows_when_a_window_is_given_waits_as_soon_as_that_is_full(limit_by
     class SlowProducer(FakeProducer):
         def send(self, topic: str, value: Any = None, **columns: Any) -> FakeAnswer:
             super().send(topic, value, **columns)
-            return SlowAnswer(value[:1])
+            return SlowAnswer(len(self.records) - 1)
 
-    data = [FakeRow(value=str(number) + 40_000 * "x") for number in range(3)]
-    assert send_rows(data, SlowProducer(), CONTRACT, Window(120_000, limit_bytes, 1)).row_count == 3
+    data = [FakeRow(**{"key": None, "value": None, "headers": None, **large}) for _ in range(3)]
+    contract = ColumnContract.of(["key", "value", "headers"], "orders")
+    window = Window(120_000, limit_bytes, 1)
+    assert send_rows(data, SlowProducer(), contract, window, is_typed=True).row_count == 3
     assert waited == asked_for
 
 
