@@ -69,7 +69,8 @@ class KafkaSink:
         props: Settings of KafkaProducer, `bootstrap.servers` among them, with or without `kafka.` before their names;
             `pyproducer.pool.size`, how many producers a worker process keeps (8); and `pyproducer.timestamp.column`.
         topic: The topic of every row; wins over a column `topic`.
-        schema: `df.schema`, to be checked now: rows that come one by one show no type where they are null.
+        schema: `df.schema`, to be checked now: rows that come one by one show no type where they are null. Without it
+            those whose value is null wait, as foreach_writer() tells.
 
     Attributes:
         props: The settings, without `kafka.` and the sink's own.
