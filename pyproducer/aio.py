@@ -48,6 +48,7 @@ from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadat
 from pyproducer.common.threads import start_daemon
 from pyproducer.hotpath import AsyncProducerBase
 from pyproducer.observe.why import Why
+from pyproducer.producer.async_transaction_block import AsyncTransactionBlock
 from pyproducer.producer.config import CONFIG_TABLE
 from pyproducer.producer.config.producer_config import file_props
 from pyproducer.producer.do_send import Postponed
@@ -55,7 +56,7 @@ from pyproducer.producer.kafka_producer import K, KafkaProducer, V, not_settings
 from pyproducer.producer.live_view import PartitionState
 from pyproducer.producer.metrics import ProducerMetrics
 from pyproducer.producer.serializers import Serializing
-from pyproducer.producer.transaction_calls import AsyncTransactionBlock, Call, TransactionCalls
+from pyproducer.producer.transaction_calls import Call, TransactionCalls
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
 
 if TYPE_CHECKING:
@@ -650,7 +651,10 @@ class _Bell:
 
 
 def _told_in_loop(inbox: LoopInbox, on_completion: OnCompletion) -> OnCompletion:
-    """Return a callback that has the event loop call the application's; an observer's is the loop's to call already."""
+    """Return a callback that has the event loop call the application's, in the context of now.
+
+    An observer's is the loop's to call already.
+    """
     if type(on_completion) is Observer:
         return on_completion
     ensure_on_completion(on_completion, "pass a function, or await send()")
@@ -661,7 +665,8 @@ def _told_in_loop(inbox: LoopInbox, on_completion: OnCompletion) -> OnCompletion
         except Exception:
             _log.exception("on_completion of a record raised")
 
-    return lambda metadata, error: inbox.put(partial(call, metadata, error))
+    context = copy_context()
+    return lambda metadata, error: inbox.put(partial(context.run, call, metadata, error))
 
 
 def _finish(done: asyncio.Future[_T], result: _T) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Generator
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, TypeVar
 
@@ -228,7 +229,7 @@ class ProduceRequestResult:
         outcome = future._result
         inbox = outcome._life.loop.inbox
         if inbox is not None and type(fn) is not Wake:
-            fn = partial(_call_in_loop, inbox, fn)
+            fn = partial(_call_in_loop, inbox, fn, copy_context())
         if outcome._life.is_forked and not outcome.is_set:
             outcome._life.ensure_may_wait("a done callback")
         outcome.on_wait()
@@ -444,8 +445,8 @@ def _of_application(added: DoneCallback) -> object:
     return added.args[1] if type(added) is partial and added.func is _call_in_loop else added
 
 
-def _call_in_loop(inbox: LoopInbox, fn: DoneCallback, future: FutureRecordMetadata) -> None:
-    inbox.put(partial(_call, fn, future))
+def _call_in_loop(inbox: LoopInbox, fn: DoneCallback, context: Context, future: FutureRecordMetadata) -> None:
+    inbox.put(partial(context.run, _call, fn, future))  # as asyncio's futures do
 
 
 def _call(fn: DoneCallback, future: FutureRecordMetadata) -> None:

@@ -189,38 +189,7 @@ class TransactionBlock:
         try:
             self._producer.abort_transaction()
         except KafkaError as error:  # another one is on its way, which is the one to be seen
-            log.warning(_NOT_ABORTED, error)
+            log.warning(NOT_ABORTED, error)
 
 
-class AsyncTransactionBlock:
-    """An `async with` block that is one transaction; see TransactionBlock.
-
-    Args:
-        producer: Whose; its calls are awaited.
-    """
-
-    def __init__(self, producer: Any) -> None:
-        self._producer = producer
-
-    async def __aenter__(self) -> None:
-        await self._producer.begin_transaction()
-
-    async def __aexit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
-                        traceback: TracebackType | None) -> None:
-        if exc is None:
-            try:
-                await self._producer.commit_transaction()
-            except AbortableTransactionError:
-                await self._abort()
-                raise
-        else:
-            await self._abort()
-
-    async def _abort(self) -> None:
-        try:
-            await self._producer.abort_transaction()
-        except KafkaError as error:  # another one is on its way, which is the one to be seen
-            log.warning(_NOT_ABORTED, error)
-
-
-_NOT_ABORTED = "A transaction that is left by an exception could not be aborted: %s"
+NOT_ABORTED = "A transaction that is left by an exception could not be aborted: %s"

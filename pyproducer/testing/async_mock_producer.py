@@ -24,10 +24,10 @@ from pyproducer.common.errors import KafkaError
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata
 from pyproducer.observe.why import Why
+from pyproducer.producer.async_transaction_block import AsyncTransactionBlock
 from pyproducer.producer.kafka_producer import K, V
 from pyproducer.producer.live_view import PartitionState
 from pyproducer.producer.metrics import ProducerMetrics
-from pyproducer.producer.transaction_calls import AsyncTransactionBlock
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -902,3 +903,30 @@ def test_flush_when_several_tasks_do_so_then_one_of_them_raises(topic: str, prox
         await producer.close()
 
     run(main())
+
+
+def test_context_when_a_task_has_one_then_whatever_it_sends_is_seen_and_told_in_it(
+        cluster: Cluster, topic: str) -> None:
+    """send_batch() ran on a thread that had none, and callbacks were called in an empty one."""
+    tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
+    seen: list[tuple[str, str]] = []
+
+    def serialize(data: bytes) -> bytes:
+        seen.append((data.decode(), tenant.get()))
+        return data
+
+    async def one(producer: AsyncKafkaProducer, name: str) -> None:
+        tenant.set(name)
+        await producer.send_batch(topic, [b"batch"])
+        future = producer.send_nowait(topic, b"record",
+                                      on_completion=lambda *_: seen.append(("on_completion", tenant.get())))
+        future.add_done_callback(lambda _: seen.append(("done", tenant.get())))
+        await future
+
+    async def main() -> None:
+        async with connect(cluster, value_serializer=serialize) as producer:
+            await asyncio.gather(one(producer, "a"), one(producer, "b"))
+
+    run(main())
+    assert sorted(seen) == sorted(
+        (what, name) for what in ("batch", "record", "on_completion", "done") for name in ("a", "b"))

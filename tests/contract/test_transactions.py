@@ -406,3 +406,37 @@ def test_commit_when_its_task_is_cancelled_then_it_goes_on_and_may_be_awaited_ag
 
     asyncio.run(run())
     assert sorted(cluster.committed(topic)) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("is_left_by", ["cancel", "timeout"])
+def test_block_when_its_task_is_cancelled_while_it_commits_then_it_ends_first_and_the_next_begins(
+        cluster: Cluster, topic: str, topic_name: str, is_left_by: str) -> None:
+    """Its commit went on behind it, and each later block was refused, by a text about a call that timed out."""
+    commits = asyncio.Event()
+
+    class Committing(AsyncKafkaProducer[bytes, bytes]):
+        async def commit_transaction(self) -> None:
+            commits.set()
+            await super().commit_transaction()
+
+    async def main() -> None:
+        async with Committing({"bootstrap.servers": cluster.bootstrap_servers,
+                               "transactional.id": topic_name}) as producer:
+            await producer.init_transactions()
+            for number in range(5):
+                commits.clear()
+                block = asyncio.create_task(one(producer, number))
+                await commits.wait()
+                if is_left_by == "cancel":
+                    block.cancel()
+                with pytest.raises(asyncio.CancelledError if is_left_by == "cancel" else asyncio.TimeoutError):
+                    await asyncio.wait_for(block, None if is_left_by == "cancel" else 0.0)
+            async with producer.transaction():
+                await producer.send(topic, b"last")
+
+    async def one(producer: AsyncKafkaProducer[bytes, bytes], number: int) -> None:
+        async with producer.transaction():
+            await producer.send(topic, b"%d" % number)
+
+    asyncio.run(main())
+    assert sorted(cluster.committed(topic)) == [b"0", b"1", b"2", b"3", b"4", b"last"]
