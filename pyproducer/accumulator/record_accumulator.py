@@ -576,7 +576,7 @@ class RecordAccumulator:
         """Go on with what was decided of a batch, after an exception ended that half way; False when nothing was."""
         if batch.state is BatchState.SPLIT:
             self._let_parts_follow(batch)
-        elif batch.state is BatchState.DONE or batch.resume():
+        elif batch.resume() or batch.state is BatchState.DONE:
             self.finish(batch)
         else:
             return False
@@ -642,6 +642,8 @@ class RecordAccumulator:
         What is not told yet stays: it goes on, or a caller takes this turn, and the sender thread tells it.
         """
         if not batch.result.is_told:
+            if batch.is_done and batch.state in WAITING:
+                move(batch, BatchState.DONE)  # it is decided: nobody sends it any more
             return
         if batch.state is not BatchState.DONE:
             move(batch, BatchState.DONE)

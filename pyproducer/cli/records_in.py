@@ -211,7 +211,7 @@ def _csv(chunks: Iterable[list[bytes]], form: Format) -> Iterator[Record | LineE
             is_open = False
             why = "a quote in it is not closed: close it, or double it where it is text in a field that has quotes"
         if row and not names:
-            why = why or _why_no_names(row)
+            why = why or _why_no_names(row, form)
         line = b"\n".join(taken)
         if why is not None:
             yield LineError(number, line, why, head)
@@ -255,9 +255,10 @@ def _next_row(rows: Iterator[list[str]]) -> tuple[list[str] | None, str | None]:
         return None, f"it is no CSV: {error}"
 
 
-def _why_no_names(row: list[str]) -> str | None:
-    ((name, count),) = Counter(row).most_common(1)
-    if count == 1:
+def _why_no_names(row: list[str], form: Format) -> str | None:
+    read = row if form.value_field is None else [name for name in row if name in (form.key_field, form.value_field)]
+    (name, count), *_ = [*Counter(read).most_common(1), ("", 0)]
+    if count <= 1:
         return None
     return f"{count} columns are called {name!r}: give each a name of its own; nothing below them is sent"
 

@@ -242,11 +242,17 @@ class BlockingClient:
             ProtocolError: What answers is not Kafka, or has no version in common with us. Not sent.
         """
         failures: list[DisconnectedError | KafkaTimeoutError] = []
-        for host, port in addresses:
+        until_ms, left = self.until_ms, list(addresses)
+        while left:
+            if until_ms is not None:  # one that says nothing leaves the others their share
+                now_ms = self._clock.now_ms()
+                self.until_ms = now_ms + (until_ms - now_ms) // len(left)
             try:
-                return self.connect(host, port)
+                return self.connect(*left.pop(0))
             except (DisconnectedError, KafkaTimeoutError) as error:
                 failures.append(error)
+            finally:
+                self.until_ms = until_ms
         if len(failures) == 1:
             raise failures[0]
         raise DisconnectedError("no broker could be reached: " + "; ".join(map(str, failures)))

@@ -32,7 +32,7 @@ class ApplicationParts(NamedTuple):
 
 
 def application_parts(config: ProducerConfig, key_serializer: object, value_serializer: object, *,
-                      next_random: NextRandom = any_number,
+                      closes: bool = True, next_random: NextRandom = any_number,
                       make_lock: Callable[[], RLock] = RLock) -> ApplicationParts:
     """Make them.
 
@@ -40,22 +40,27 @@ def application_parts(config: ProducerConfig, key_serializer: object, value_seri
         config: Names them, but for serializers that were given.
         key_serializer: What the constructor was given.
         value_serializer: The same.
+        closes: Whether those that are there are closed where another cannot be made.
         next_random: See resolve_partitioner.
         make_lock: See resolve_partitioner.
 
     Raises:
-        ConfigError: One cannot be made; those before it are closed.
+        ConfigError: One cannot be made.
     """
     given = config.originals
     with contextlib.ExitStack() as made:
+        def keep(part: object) -> None:
+            if closes:
+                made.callback(close_parts, part)
+
         key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer,
                                  "key.serializer", given)
-        made.callback(close_parts, key)
+        keep(key)
         value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
                                    "value.serializer", given)
-        made.callback(close_parts, value)
+        keep(value)
         interceptors = resolve_interceptors(config.interceptor_classes, given)
-        made.callback(close_parts, interceptors)
+        keep(interceptors)
         partitioner = resolve_partitioner(config.partitioner_class, config, next_random=next_random,
                                           make_lock=make_lock)
         made.pop_all()

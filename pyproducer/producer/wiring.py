@@ -172,9 +172,11 @@ def _build(config: ProducerConfig, key_serializer: object, value_serializer: obj
                                                   registry.ledger))
     life = Life(name or client_id, clock, locks, tally=tally)
     watch(life)
-    parts = application_parts(config, key_serializer, value_serializer, next_random=surroundings.next_random,
-                              make_lock=locks.rlock)
-    made.callback(close_parts, *parts)
+    is_first = name is None  # else it is a child's, and another may be made of the same parts
+    parts = application_parts(config, key_serializer, value_serializer, closes=is_first,
+                              next_random=surroundings.next_random, make_lock=locks.rlock)
+    if is_first:
+        made.callback(close_parts, *parts)
     partitioner = parts.partitioner
     compressor = _compressor(config, locks)
     login = login_for(config)

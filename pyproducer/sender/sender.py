@@ -117,8 +117,9 @@ class Sender:
         stuck_log = self._stuck_log
         if stuck_log is not None and (self._accumulator.busy or stuck_log.is_busy):
             timeout_ms = min(timeout_ms, stuck_log.step(now_ms))
+        manager = self._transaction_manager
         if (self._accumulator.busy or self._metadata.refusals or self._partition_load is not None
-                or self._steps is not None):
+                or self._steps is not None or (manager is not None and manager.refusal is not None)):
             timeout_ms = min(timeout_ms, self._send_producer_data(now_ms))
         if self._accumulator.is_closed and not self._accumulator.has_incomplete():
             timeout_ms = min(timeout_ms, self.ms_to_go_on(now_ms))  # the last batch ended just now

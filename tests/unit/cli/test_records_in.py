@@ -102,6 +102,14 @@ def test_json_when_a_line_makes_no_record_then_it_says_whether_it_is_json_at_all
     assert why in str(refused)
 
 
+def test_csv_when_columns_that_are_not_read_have_one_name_then_the_rows_are_records() -> None:
+    """Spreadsheets write commas behind the last column."""
+    found = read(b"id,name,,\n1,a,,\n2,b,,\n", Format("csv", key_field="id", value_field="name"))
+    assert told(found) == [(2, b"a"), (3, b"b")]
+    (refused,) = read(b"id,name,name\n1,a,b\n", Format("csv", key_field="id", value_field="name"))
+    assert "2 columns are called 'name'" in str(refused)
+
+
 def test_json_when_members_are_added_to_a_value_or_there_is_a_key_alone_then_it_is_a_record() -> None:
     found = read(b'{"key": "a", "value": "v", "offset": 5}\n{"key": "a"}\n', Format("json"))
     assert told(found) == [(1, b"v"), (2, None)]

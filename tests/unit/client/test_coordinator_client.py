@@ -143,6 +143,17 @@ def test_call_when_its_time_is_over_then_it_ends_in_the_middle_of_what_it_waits_
             coordinators.list_transactions()
 
 
+def test_call_when_the_first_broker_says_nothing_then_the_second_has_time_left() -> None:
+    """The whole time was spent on the first, each time."""
+    node = OneNode("", 0)
+    with Silent(is_known=False) as first, TinyServer(node) as second, blocking_client() as client:
+        node.port = second.port
+        coordinators = CoordinatorClient(client, [("127.0.0.1", first.port), ("127.0.0.1", second.port)],
+                                         timeout_s=6, clock=CLOCK)
+        (described,) = coordinators.describe_transactions([ID])
+        assert described.state == "Ongoing"
+
+
 @pytest.mark.parametrize(("nonsense", "error"), [("another's", CorrelationIdMismatchError),
                                                  ("cut short", RemoteProtocolError)])
 def test_ask_when_the_answer_makes_no_sense_then_its_connection_is_of_no_use_any_more(

@@ -21,7 +21,7 @@ from pyproducer import (
     ProducerClosedError,
 )
 from pyproducer.accumulator.life import Life
-from pyproducer.producer import process_life
+from pyproducer.producer import process_life, wiring
 from pyproducer.producer.wiring import ProducerRuntime, build_runtime
 from pyproducer.sender.io_thread import IoThread
 from tests.support.patience import GIVE_UP_S
@@ -162,6 +162,21 @@ def test_rebuilding_when_its_thread_cannot_be_started_then_the_next_use_makes_an
             forked.producer.send("t", b"v")
     assert not forked.is_rebuilt
     assert forked.part.closed == 0, "the next one is made of it"
+    forked.use()
+    forked.end()
+    assert forked.part.closed == 1
+
+
+def test_rebuilding_when_it_cannot_be_made_yet_then_the_applications_parts_stay_for_the_next_use(
+        fork: Callable[..., Fork], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its serializer was closed with what could not be made: a file of certificates was not there for a moment."""
+    forked = fork(has_thread=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(wiring, "client_channel_builder", lambda *_: raise_interrupt())
+        with pytest.raises(KeyboardInterrupt):
+            forked.producer.send("t", b"v")
+    assert not forked.is_rebuilt
+    assert forked.part.closed == 0
     forked.use()
     forked.end()
     assert forked.part.closed == 1

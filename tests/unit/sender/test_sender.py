@@ -116,6 +116,25 @@ def test_broker_when_it_gives_no_producer_id_then_the_records_fail_and_later_one
     assert producer.pool.available_bytes == 1_000_000
 
 
+def test_refusal_of_an_id_when_only_a_record_without_a_topic_waits_then_later_records_do_not_fail_by_it():
+    producer = SteppedProducer()
+    producer.append()
+    producer.turn()
+    producer.turn(advance=2_000)  # the batch has expired
+    producer.enter(topic="unknown")
+    producer.client.answer({"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "producer_id": -1,
+                            "producer_epoch": -1, "throttle_time_ms": 0}, received_ms=producer.clock.now_ms())
+    producer.turn()
+    producer.turn(advance=5_000)  # that record, too
+    future = producer.append()
+    producer.turn()
+    assert not future.done()
+    producer.client.answer({"error_code": 0, "producer_id": 7, "producer_epoch": 0, "throttle_time_ms": 0})
+    producer.turn()
+    producer.answer_all(base_offset=5)
+    assert future.result(0).offset == 5
+
+
 def test_a_producer_id_request_that_fails_for_a_moment_is_repeated():
     producer = SteppedProducer()
     producer.append()

@@ -332,9 +332,11 @@ def test_callback_when_its_record_fails_in_the_turn_of_another_caller_then_the_t
 
     run_once_alone = producer.sender.run_once
     monkeypatch.setattr(producer.sender, "run_once", run_once)
+    sent_count = len(producer.client.sent)
     stage.steps()
     monkeypatch.undo()
     producer.turn()
+    assert len(producer.client.sent) == sent_count, "what is told as not sent is not sent"
     [(caller, error)] = told
     assert caller == 0
     assert isinstance(error, KafkaTimeoutError if what == "expired" else IllegalStateError)
