@@ -8,7 +8,6 @@ Source:  Java Producer.metrics (4.1): a map from MetricName to value. Ours: the 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -61,7 +60,8 @@ def metrics_of(registry: Registry, now_ms: int) -> ProducerMetrics:
 def all_metrics() -> Iterator[Metric]:
     """Yield the numbers of all producers of this process that are not closed; the tag client-id tells them apart.
 
-    Producers of the same client.id are told apart by a number behind it: "app", "app#2".
+    Producers of the same client.id are told apart by a number behind it: "app", "app#2". Each keeps its own as long as
+    it lives.
     """
     for name, runtime in runtimes_by_name():
         for metric in runtime.registry.collect(runtime.clock.now_ms()):
@@ -72,10 +72,5 @@ def runtimes_by_name() -> list[tuple[str, ProducerRuntime]]:
     """Return the producers of this process that are not closed, each under a name of its own."""
     from pyproducer.producer import process_life  # here: it makes producers, which have this module
 
-    found: list[tuple[str, ProducerRuntime]] = []
-    seen: Counter[str] = Counter()
-    for runtime in list(process_life.runtimes.values()):
-        name = runtime.registry.client_id
-        seen[name] += 1
-        found.append((name if seen[name] == 1 else f"{name}#{seen[name]}", runtime))
-    return found
+    return [(name, runtime) for name, reference in list(process_life.shown.items())
+            if (runtime := reference()) is not None]

@@ -45,6 +45,9 @@ _FORCED_CLOSE_SECONDS = 5.0
 runtimes: dict[Life, ProducerRuntime] = {}
 # The producers themselves, by the same lives, as long as somebody has them.
 owners: dict[Life, weakref.ref[Rebuilt]] = {}
+# Whose numbers readers see, and under which name. It is chosen once: where it was counted anew at each look, the end of
+# one producer made another's series go on in its own, lower or higher than it was. Changed in single steps.
+shown: dict[str, weakref.ref[ProducerRuntime]] = {}
 # All lives that anybody has, those that are over, too: futures ask for their locks. Changed in single steps.
 _lives: set[weakref.ref[Life]] = {weakref.ref(UNOWNED)}
 _fork_count = 0  # of this process and its parents, as far as they had this module
@@ -62,11 +65,35 @@ def build(config: ProducerConfig, key_serializer: object, value_serializer: obje
                                 on_end_in_child=close_all_at_exit)
         _lives.add(weakref.ref(runtime.life, _lives.discard))
         runtimes[runtime.life] = runtime
+        show(runtime)
         if _fork_count == fork_count:
             return runtime
         # A signal's handler forked in the middle, and this is the child: descriptors are shared with the parent's.
-        runtimes.pop(runtime.life, None)
+        forget(runtime.life)
         runtime.wire.abandon()
+
+
+def show(runtime: ProducerRuntime) -> None:
+    """Have readers see the numbers of a producer: under its client.id, or with a number behind that: "app#2"."""
+    client_id = name = runtime.registry.client_id
+    number = 1
+
+    def on_gone(gone: weakref.ref[ProducerRuntime]) -> None:
+        if shown.get(name) is gone:
+            shown.pop(name, None)
+
+    reference = weakref.ref(runtime, on_gone)
+    while shown.setdefault(name, reference) is not reference:
+        number += 1
+        name = f"{client_id}#{number}"
+    runtime.shown_as = name
+
+
+def hide(runtime: ProducerRuntime) -> None:
+    """Have readers see a producer's numbers no more; its name may be another's from now on."""
+    reference = shown.get(runtime.shown_as)
+    if reference is not None and reference() is runtime:
+        shown.pop(runtime.shown_as, None)
 
 
 def close_timeout_s(runtime: ProducerRuntime) -> float | None:
@@ -89,8 +116,10 @@ def await_end(runtime: ProducerRuntime, timeout: float | None) -> None:
 
 def forget(life: Life) -> None:
     """The sender thread's very last act."""
-    runtimes.pop(life, None)
+    runtime = runtimes.pop(life, None)
     owners.pop(life, None)
+    if runtime is not None:
+        hide(runtime)
 
 
 def close_dropped(of: weakref.ref[ProducerRuntime]) -> None:
@@ -140,6 +169,7 @@ def mark_forked() -> None:
     left_owners = dict(owners)
     runtimes.clear()
     owners.clear()
+    shown.clear()
     for reference in list(_lives):
         life = reference()
         if life is None or life in left:

@@ -42,7 +42,8 @@ _BOUNDS = tuple(2**power - 1 for power in range(1, 18))
 class PrometheusCollector:
     """Collects the numbers of all producers of this process; `prometheus_client` is asked for when it is used.
 
-    Producers of the same client.id are told apart by a number behind it: "app", "app#2".
+    Producers of the same client.id are told apart by a number behind it: "app", "app#2". Each keeps its own as
+    long as it lives, so that no series goes on as that of another.
 
     Raises:
         ImportError: prometheus_client is not installed: pip install 'pyproducer[prometheus]'.

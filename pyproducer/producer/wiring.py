@@ -79,7 +79,11 @@ _MOST_TOPICS = 5  # that a line names
 
 @dataclass(eq=False, repr=False)
 class ProducerRuntime:
-    """The parts that KafkaProducer talks to."""
+    """The parts that KafkaProducer talks to.
+
+    Attributes:
+        shown_as: Under which name readers of the process's numbers see it; "" before it has one.
+    """
 
     client_id: str
     config: ProducerConfig
@@ -95,6 +99,7 @@ class ProducerRuntime:
     telemetry: Telemetry | None
     transaction_calls: TransactionCalls
     why_door: WhyDoor | None = None
+    shown_as: str = ""
 
     def on_forked(self, successor: Callable[[], Road]) -> None:
         """In a child process: refuse what is done with it, in the middle of a call, too, and let no lock stop that.

@@ -923,7 +923,7 @@ class World:
         """Leave a producer whose threads stand still for ever."""
         for producer in self.producers:
             producer._finalizer.detach()
-            process_life.runtimes.pop(producer._runtime.life, None)
+            process_life.forget(producer._runtime.life)
 
     def let_go(self) -> None:
         """Drop the futures: compiled ones are no matter of the garbage collector, and all here is a circle of them."""
