@@ -598,6 +598,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             where = ("a callback" if not is_nested
                      else "a signal's handler, or a finalizer, during another call of the same thread")
             runtime.begin_close(f"close() was called in {where}", longest)
+            if life.state is LifeState.DEAD:
+                process_life.hide(runtime)
             return tally.summary()
         return None if life.calls.run("close()", _close_here, runtime, by, longest) else self._end(timeout)
 
@@ -731,4 +733,6 @@ def _close_here(runtime: ProducerRuntime, by: str, timeout_s: float | None) -> b
     """Close this process's producer; False where a signal's handler forked in the middle, and this is the child."""
     runtime.io_thread.close(by, timeout_s)
     process_life.await_end(runtime, timeout_s)
+    if runtime.life.state is LifeState.DEAD:
+        process_life.hide(runtime)
     return not runtime.life.is_forked

@@ -60,6 +60,8 @@ def metrics_of(registry: Registry, now_ms: int) -> ProducerMetrics:
 def all_metrics() -> Iterator[Metric]:
     """Yield the numbers of all producers of this process that are not closed; the tag client-id tells them apart.
 
+    A producer whose sender thread died is among them until somebody closes or drops it: its sender-alive is 0.
+
     Producers of the same client.id are told apart by a number behind it: "app", "app#2". Each keeps its own as long as
     it lives.
     """

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from pyproducer.accumulator.life import UNOWNED, Life
+from pyproducer.accumulator.life import UNOWNED, Life, LifeState
 from pyproducer.hotpath import Road
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.surroundings import Surroundings
@@ -45,8 +45,9 @@ _FORCED_CLOSE_SECONDS = 5.0
 runtimes: dict[Life, ProducerRuntime] = {}
 # The producers themselves, by the same lives, as long as somebody has them.
 owners: dict[Life, weakref.ref[Rebuilt]] = {}
-# Whose numbers readers see, and under which name. It is chosen once: where it was counted anew at each look, the end of
-# one producer made another's series go on in its own, lower or higher than it was. Changed in single steps.
+# Whose numbers readers see, and under which name: all of the above, and those that died, until they are closed or
+# dropped, for who watches them looks once in a while. The name is chosen once: where it was counted anew at each look,
+# the end of one producer made another's series go on in its own, lower or higher than it was. Changed in single steps.
 shown: dict[str, weakref.ref[ProducerRuntime]] = {}
 # All lives that anybody has, those that are over, too: futures ask for their locks. Changed in single steps.
 _lives: set[weakref.ref[Life]] = {weakref.ref(UNOWNED)}
@@ -90,7 +91,7 @@ def show(runtime: ProducerRuntime) -> None:
 
 
 def hide(runtime: ProducerRuntime) -> None:
-    """Have readers see a producer's numbers no more; its name may be another's from now on."""
+    """Have readers see a producer's numbers no more; its name may be another's from now on. Again is no error."""
     reference = shown.get(runtime.shown_as)
     if reference is not None and reference() is runtime:
         shown.pop(runtime.shown_as, None)
@@ -118,7 +119,7 @@ def forget(life: Life) -> None:
     """The sender thread's very last act."""
     runtime = runtimes.pop(life, None)
     owners.pop(life, None)
-    if runtime is not None:
+    if runtime is not None and life.state is not LifeState.DEAD:
         hide(runtime)
 
 
@@ -129,10 +130,14 @@ def close_dropped(of: weakref.ref[ProducerRuntime]) -> None:
     what the application gave them, a serializer for one, which may have the producer.
     """
     runtime = of()
-    if runtime is not None and runtime.life.is_open:
+    if runtime is None:
+        return
+    if runtime.life.is_open:
         count = runtime.accumulator.incomplete_record_count()
         runtime.begin_close("its last reference went", _exit_timeout_s(runtime))
         _warn_unclosed(runtime, count)
+    elif runtime.life.state is LifeState.DEAD:
+        hide(runtime)
 
 
 def close_all_at_exit() -> None:

@@ -9,7 +9,8 @@ histograms; the histograms are in seconds, as its users expect.
 
 Road:    registry -> [prometheus] -> prometheus_client
 Thread:  whichever scrapes.
-Source:  prometheus_client's custom collectors. No producer is kept alive by it, and one that is closed is gone.
+Source:  prometheus_client's custom collectors. No producer is kept alive by it, and one that is closed is gone;
+         one whose sender thread died is there until then.
 """
 
 from __future__ import annotations

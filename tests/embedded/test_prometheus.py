@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
 
 import pytest
 
-from pyproducer import KafkaProducer, PrometheusCollector
+from pyproducer import KafkaProducer, ProducerDeadError, PrometheusCollector
 from pyproducer.broker import EmbeddedBroker
+from pyproducer.producer import process_life
 from tests.support.patience import GIVE_UP_S
 
 StartBroker = Callable[..., EmbeddedBroker]
@@ -65,6 +67,43 @@ def test_histogram_when_answers_came_then_counts_grow_with_the_bound_and_end_wit
     assert [value for bound, value in buckets if bound < 0.3][-1] <= 1
     seconds = found["kafka_producer_record_delivery_time_seconds_sum", (("client_id", "app"),)]
     assert 0.3 <= seconds <= 2 * (time.monotonic() - began)
+
+
+@pytest.fixture
+def dead(broker: EmbeddedBroker) -> KafkaProducer:
+    """A producer of client.id "dead" whose sender thread could not go on, with one record that failed."""
+    producer = KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "dead"})
+    sender = producer._runtime.io_thread._sender
+
+    def fail(*_arguments: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    sender.run_once = sender.recover = fail  # type: ignore[method-assign]
+    assert isinstance(producer.send("orders", b"v").exception(GIVE_UP_S), ProducerDeadError)
+    assert producer._runtime.life.await_end(GIVE_UP_S)
+    deadline_s = time.monotonic() + GIVE_UP_S
+    while producer._runtime.life in process_life.runtimes:
+        assert time.monotonic() < deadline_s, "its thread does not end"
+        time.sleep(0.001)
+    return producer
+
+
+def test_producer_when_its_sender_thread_died_then_that_is_told_until_somebody_closes_it(dead: KafkaProducer) -> None:
+    """It was gone with its thread: no scrape came in those milliseconds, and the alert for it could never fire."""
+    own = (("client_id", "dead"),)
+    for _ in range(2):
+        found = rendered()[1]
+        assert found["kafka_producer_sender_alive", own] == 0
+        assert found["kafka_producer_record_error_total", own] == 1
+    dead.close()
+    assert 'client_id="dead"' not in rendered()[0]
+
+
+def test_producer_when_its_sender_thread_died_and_it_is_dropped_then_its_series_are_gone(
+        dead: KafkaProducer) -> None:
+    assert 'client_id="dead"' in rendered()[0]
+    process_life.close_dropped(weakref.ref(dead._runtime))  # what the finalizer calls
+    assert 'client_id="dead"' not in rendered()[0]
 
 
 def test_producer_when_it_is_closed_then_its_series_are_gone(broker: EmbeddedBroker) -> None:
