@@ -93,7 +93,7 @@ def test_board_when_each_query_is_evaluated_then_it_finds_something(prometheus: 
     assert len(queries) >= 20
     # Nothing was sent again, and errors have a series from the first one on.
     assert [query for query in queries if not ask(prometheus, query)] == [
-        query for query in queries if "record_retry" in query]
+        query for query in queries if "error_record_retry" in query]
 
 
 def test_board_when_read_then_panels_have_ids_and_places_of_their_own() -> None:
@@ -121,6 +121,61 @@ def test_rules_when_prometheus_checks_and_evaluates_them_then_all_are_healthy(pr
         for name in _names(rule["query"]):
             if not any(part in name for part in MAY_BE_EMPTY) and "record_retry" not in name:
                 assert ask(prometheus, name), name
+
+
+TOTAL = 'kafka_producer_record_error_total{client_id="app"}'
+BY_ERROR = 'kafka_producer_error_record_error_total{client_id="app", error="%s"}'
+
+
+def fire(folder: Path, alert: str, series: dict[str, str], expected: dict[str, list[dict[str, str]]]) -> None:
+    """Have promtool play series of a sample every 15 s, and compare what an alert says.
+
+    Args:
+        folder: For its file.
+        alert: Its name.
+        series: Values by series, as promtool writes them.
+        expected: The labels of the alerts that fire at a time, "90s", without the severity.
+    """
+    tool = shutil.which("promtool")
+    if tool is None:
+        pytest.skip("prometheus is not installed (Debian: apt-get install prometheus)")
+    severity = re.findall(rf"alert: {alert}$.*?severity: (\w+)", RULES.read_text(), re.MULTILINE | re.DOTALL)[0]
+    path = folder / "test.yml"
+    path.write_text(json.dumps({
+        "rule_files": [str(RULES)], "evaluation_interval": "15s",
+        "tests": [{"interval": "15s",
+                   "input_series": [{"series": name, "values": values} for name, values in series.items()],
+                   "promql_expr_test": [
+                       {"expr": f'ALERTS{{alertname="{alert}", alertstate="firing"}}', "eval_time": at,
+                        "exp_samples": [{"labels": _series("ALERTS", alertname=alert, alertstate="firing",
+                                                           severity=severity, **labels), "value": 1}
+                                        for labels in alerts]} for at, alerts in expected.items()]}]}))
+    played = subprocess.run([tool, "test", "rules", str(path)], capture_output=True, text=True, check=False)
+    assert played.returncode == 0, played.stdout + played.stderr
+
+
+def _series(name: str, **labels: str) -> str:
+    return name + "{" + ", ".join(f'{label}="{value}"' for label, value in labels.items()) + "}"
+
+
+def test_alert_of_failed_records_when_the_first_burst_of_an_error_is_all_then_it_names_that_error(
+        tmp_path: Path) -> None:
+    """The error's series was born at 500 and stayed there: its rate was 0, and nobody was told of 500 lost records."""
+    fire(tmp_path, "KafkaProducerRecordsFail",
+         {TOTAL: "0x8 500x40", BY_ERROR % "INVALID_RECORD": "_x8 500x40"},
+         {"2m": [], "4m": [{"client_id": "app", "error": "INVALID_RECORD"}], "9m": []})
+
+
+def test_alert_of_failed_records_when_another_error_comes_then_it_names_that_one_and_not_the_old_one(
+        tmp_path: Path) -> None:
+    fire(tmp_path, "KafkaProducerRecordsFail",
+         {TOTAL: "0x2 3x40 10x10", BY_ERROR % "INVALID_RECORD": "_x2 3x60",
+          BY_ERROR % "KafkaTimeoutError": "_x43 7x20"},
+         {"9m": [], "12m30s": [{"client_id": "app", "error": "KafkaTimeoutError"}]})
+
+
+def test_alert_of_failed_records_when_the_error_is_not_known_then_it_fires_all_the_same(tmp_path: Path) -> None:
+    fire(tmp_path, "KafkaProducerRecordsFail", {TOTAL: "0x8 500x40"}, {"4m": [{"client_id": "app"}]})
 
 
 def _names(query: str) -> set[str]:
