@@ -178,5 +178,12 @@ def test_alert_of_failed_records_when_the_error_is_not_known_then_it_fires_all_t
     fire(tmp_path, "KafkaProducerRecordsFail", {TOTAL: "0x8 500x40"}, {"4m": [{"client_id": "app"}]})
 
 
+def test_alert_of_leaders_when_records_wait_for_an_unknown_topic_then_it_does_not_speak_of_a_partition(
+        tmp_path: Path) -> None:
+    leader = 'kafka_producer_partition_leader{client_id="app", topic="orders", partition="%d"}'
+    fire(tmp_path, "KafkaProducerPartitionHasNoLeader", {leader % -1: "-1x20", leader % 0: "-1x20", leader % 1: "4x20"},
+         {"4m": [{"client_id": "app", "topic": "orders", "partition": "0"}]})
+
+
 def _names(query: str) -> set[str]:
     return set(re.findall(r"kafka_producer_\w+", query))
