@@ -286,7 +286,12 @@ class Connections:
         for node_id in self.states.node_ids():
             state = self.states.by_node[node_id]
             if not state.is_disconnected and state.state is not ConnectionState.CONNECTING:
-                self._registry.node(node_id).connection_close_total += 1
+                self._count_end(node_id)
+
+    def _count_end(self, node_id: int) -> None:
+        row = self._registry.node(node_id)
+        row.connection_close_total += 1
+        row.certificate_ends_s = 0  # who comes back shows another, and who does not is nobody's concern
 
     def give_up_unconfirmed(self, now_ms: int) -> None:
         """Tell of all that is not confirmed: the connections are closed."""
@@ -505,7 +510,7 @@ class Connections:
         if state.state is ConnectionState.CONNECTING:
             self._registry.node(node_id).connection_failed_total += 1
         else:
-            self._registry.node(node_id).connection_close_total += 1
+            self._count_end(node_id)
         if isinstance(error, AuthenticationError):
             self._registry.producer.failed_authentication_total += 1
             self.states.authentication_failed(node_id, now_ms, error)

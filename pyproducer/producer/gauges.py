@@ -87,8 +87,8 @@ def register_gauges(runtime: ProducerRuntime, login: Login | None) -> None:
 
         own = _Cached(lambda: identity_ends_at_s(runtime.config), clock)
         gauge("certificate-expiry-time-ms", "when our own certificate ends, ms since 1970; ours", own.read_ms)
-        gauge("broker-certificate-expiry-time-ms", "when the first of the brokers' certificates ends, ms since 1970; "
-              "ours", lambda: min((1000 * row.certificate_ends_s for row in registry.nodes().values()
+        gauge("broker-certificate-expiry-time-ms", "when the first certificate of a connected broker ends, ms since "
+              "1970; ours", lambda: min((1000 * row.certificate_ends_s for row in registry.nodes().values()
                                    if row.certificate_ends_s), default=None))
     registry.history.watch(_Cpu(runtime.life).read_ms, lambda: pool.waited_ms + waiting.memory.waited_ms)
     registry.live_topics(metadata.topics)

@@ -66,6 +66,7 @@ class MockSelector:
         self._shaken: set[str] = set()  # those of them that were ready once
         self.closed: list[str] = []
         self.is_closed = False
+        self.certificates_end_s: dict[str, int] = {}  # of peers that show one
         self.lifetime_ms = 0                    # of each session
         self.reauthenticating: list[str] = []   # until the test takes them out
         self.has_bytes_to_read = False
@@ -185,7 +186,7 @@ class MockSelector:
         return self.lifetime_ms
 
     def certificate_ends_at_s(self, connection_id: str) -> int:
-        return 0
+        return self.certificates_end_s.get(connection_id, 0)
 
     def reauthenticate(self, connection_id: str) -> bool:
         if self.has_bytes_to_read:

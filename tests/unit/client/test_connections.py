@@ -54,6 +54,32 @@ def test_close_when_connections_are_up_then_they_are_counted_as_closed():
     assert sum(row.connection_failed_total for row in rows) == 0
 
 
+@pytest.mark.parametrize("how", ["by the broker", "by us", "all"])
+def test_certificate_when_its_connection_has_ended_then_it_is_of_no_broker_any_more(how: str):
+    """The bootstrap address is used once: the end of a certificate that was long replaced was told for ever."""
+    registry = Registry()
+    setup = Setup(bootstrap=ONE, registry=registry)
+    setup.cluster.topics["t"] = topic_row("t", 1, 2)
+    setup.selector.certificates_end_s = {"-1": 100, "2": 200}
+    setup.bring_up("t")
+    setup.make_ready(2)
+    assert [registry.node(node_id).certificate_ends_s for node_id in (-1, 2)] == [100, 200]
+    if how == "all":
+        setup.client.close()
+    elif how == "by us":
+        setup.client.disconnect(-1)
+    else:
+        setup.selector.end("-1")
+        setup.poll()
+    assert [registry.node(node_id).certificate_ends_s for node_id in (-1, 2)] == [0, 0 if how == "all" else 200]
+    if how != "all":
+        setup.selector.certificates_end_s["2"] = 300
+        setup.client.disconnect(2)
+        setup.clock.advance(1000)
+        setup.make_ready(2)
+        assert registry.node(2).certificate_ends_s == 300
+
+
 def test_dns_when_the_name_does_not_resolve_then_said_and_tried_again_after_the_backoff():
     asked = []
 
