@@ -269,7 +269,7 @@ class TaskMeter:
                 if slowest_node < 0 or mean_ms > slowest_node_ms:
                     slowest_node, slowest_node_ms = int(name[len(_NODE_LATENCY):]), mean_ms
         return replace(this_task(), row_count=row_count, byte_count=grown("batch-bytes-total"),
-                       batch_count=grown("batch-total"), request_count=grown("request-total"),
+                       batch_count=grown("batch-total"), request_count=grown("produce-request-total"),
                        retry_count=grown("record-retry-total"), hand_over_ms=self._times[0], flush_ms=self._times[1],
                        buffer_wait_ms=self._buffer_wait_ms(after) + held_ms, slowest_node=slowest_node,
                        slowest_node_ms=slowest_node_ms)

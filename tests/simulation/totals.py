@@ -5,7 +5,7 @@
     record-unretrieved-error-total    not more than nobody looked at, and what the log says
     record-retry-total                at least what was handed over again, at most what was handed over
     batch-split-total                 the batches that brokers refused as too large, and the lines in the log
-    request-total, batch-total, batch-bytes-total    what connections were handed
+    produce-request-total, batch-total, batch-bytes-total    what connections were handed
     request-total.node-N              requests whose end was an answer, or that none came in time; their latency
     failures in the log               those that failed after they were taken, by topic and outcome
 
@@ -101,11 +101,11 @@ class Totals:
         handed = self._ledger.handed
         batches = [batch for one in handed for batch in self._ledger.batches_of(one)]
         unencodable = self._faults.fired["unencodable"]
-        for name, count in (("request-total", len(handed) + unencodable), ("batch-total", len(batches)),
+        for name, count in (("produce-request-total", len(handed) + unencodable), ("batch-total", len(batches)),
                             ("batch-bytes-total", sum(len(batch.data) for batch in batches))):
             value = self._metrics.get(name, 0)
             self._checks["totals"] += 1
-            if value != count and not (unencodable and name != "request-total"):
+            if value != count and not (unencodable and name != "produce-request-total"):
                 self._wrong.append(f"{name} is {value}, and connections were handed {count}")
         props = self._parameters.props
         for name, value in self._metrics.items():

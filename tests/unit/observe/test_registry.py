@@ -68,6 +68,20 @@ def test_maximum_when_its_window_is_over_then_it_is_forgotten() -> None:
     assert registry.of_topics(4000)["t"]["record-delivery-time-max"] == 0
 
 
+def test_requests_of_the_producer_when_counted_then_all_kinds_are_as_in_java_and_produce_by_itself() -> None:
+    """request-total had Produce requests only, beside answers, bytes and sizes of requests of any kind."""
+    registry = Registry("c")
+    registry.producer.request_total += 2
+    for node_id, count in ((1, 3), (2, 4)):
+        for _ in range(count):
+            registry.node(node_id).on_request(10)
+            registry.node(node_id).on_answer(1, 10, 0)
+    values = registry.of_producer(1000)
+    assert values["request-total"] == values["response-total"] == values["request-rate"] == 7
+    assert values["produce-request-total"] == values["produce-request-rate"] == 2
+    assert values["request-size-avg"] * values["request-total"] == values["outgoing-byte-total"]
+
+
 def test_percentiles_when_one_answer_of_a_hundred_is_slow_then_p50_does_not_know_and_p999_does() -> None:
     registry = Registry("c")
     for latency_ms in [5] * 99 + [400]:

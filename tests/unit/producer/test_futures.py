@@ -314,7 +314,7 @@ def test_metrics_when_records_end_then_each_is_counted_once(facades: Facades) ->
     facade.producer.send("t", b"c", partition=0).exception(GIVE_UP_S)
     metrics = facade.producer.metrics()
     assert (metrics["record-send-total"], metrics["record-error-total"]) == (2, 1)
-    assert (metrics["request-total"], metrics["waiting-threads"]) == (2, 0)
+    assert (metrics["produce-request-total"], metrics["waiting-threads"]) == (2, 0)
     assert metrics["buffer-total-bytes"] == 32 * 1024 * 1024
     assert metrics["bufferpool-wait-time-ns-total"] == 0
 

@@ -41,7 +41,7 @@ class CountingProducer(FakeProducer):
     def __init__(self, clock: ManualClock) -> None:
         super().__init__()
         self.clock = clock
-        self.counters: dict[str, float] = {"request-total": 7.0, "batch-bytes-total": 10.0}
+        self.counters: dict[str, float] = {"produce-request-total": 7.0, "batch-bytes-total": 10.0}
 
     def metrics(self) -> dict[str, float]:
         return dict(self.counters)
@@ -55,7 +55,7 @@ def test_meter_counts_what_grew_since_the_task_began() -> None:
     producer = CountingProducer(clock)
     meter = TaskMeter(producer, clock)
     clock.advance(20)
-    producer.counters = {"request-total": 9.0, "batch-bytes-total": 110.0, "record-retry-total": 4.0,
+    producer.counters = {"produce-request-total": 9.0, "batch-bytes-total": 110.0, "record-retry-total": 4.0,
                          "bufferpool-wait-time-ns-total": 5_999_999.0}
     meter.flush()
     numbers = meter.numbers(12)
