@@ -28,8 +28,12 @@ Row = tuple[Tags, Iterable[tuple[str, float, str]]]
 
 LOOKED_UP: tuple[tuple[str, str, Kind, str], ...] = (
     (PRODUCER, "record-send-total", Kind.TOTAL, "records that were stored"),
+    (PRODUCER, "record-unconfirmed-total", Kind.TOTAL,
+     "records sent with acks=0 of which nobody knows whether they came"),
     (PRODUCER, "record-unretrieved-error-total", Kind.TOTAL, "records that failed and whose future nobody looked at"),
+    (PRODUCER, "buffer-total-bytes", Kind.GAUGE, "buffer.memory"),
     (PRODUCER, "buffer-available-bytes", Kind.GAUGE, "bytes of buffer.memory that are not given out"),
+    (PRODUCER, "buffer-exhausted-total", Kind.TOTAL, "records that failed because no memory came within max.block.ms"),
     (PRODUCER, "bufferpool-wait-time-ns-total", Kind.TOTAL, "how long callers waited for memory, ns"),
     (PRODUCER, "waiting-threads", Kind.GAUGE, "callers who wait for memory"),
     (PRODUCER, "requests-in-flight", Kind.GAUGE, "requests without an answer"),
@@ -37,15 +41,25 @@ LOOKED_UP: tuple[tuple[str, str, Kind, str], ...] = (
     (PRODUCER, "oldest-record-age-ms", Kind.GAUGE, "the age of the oldest of them, ms"),
     (PRODUCER, "connection-count", Kind.GAUGE, "connections that are up or being built"),
     (PRODUCER, "metadata-age", Kind.GAUGE, "seconds since brokers answered with metadata"),
+    (PRODUCER, "metadata-update-total", Kind.TOTAL, "answers with metadata"),
     (PRODUCER, "sender-alive", Kind.GAUGE, "1 while the sender thread runs"),
     (PRODUCER, "sender-last-turn-ms", Kind.GAUGE, "since when the sender thread has not come round, ms"),
+    (PRODUCER, "start-time-ms", Kind.GAUGE, "when the producer was made, ms since 1970"),
+    (PRODUCER, "token-expiry-time-ms", Kind.GAUGE, "when the credentials of the login end, ms since 1970"),
+    (PRODUCER, "certificate-expiry-time-ms", Kind.GAUGE, "when our own certificate ends, ms since 1970"),
+    (PRODUCER, "broker-certificate-expiry-time-ms", Kind.GAUGE,
+     "when the first certificate of a connected broker ends, ms since 1970"),
     (PARTITION, "records-waiting", Kind.GAUGE, "records whose outcome is not decided"),
+    (PARTITION, "bytes-waiting", Kind.GAUGE, "their bytes"),
+    (PARTITION, "batches-in-flight", Kind.GAUGE, "batches that a request has"),
     (PARTITION, "oldest-record-age-ms", Kind.GAUGE, "the age of the oldest, ms"),
+    (PARTITION, "attempts", Kind.GAUGE, "how often the oldest batch was sent in vain"),
     (PARTITION, "leader", Kind.GAUGE, "the node that leads; -1 where none does"),
     (ERROR, "record-error-total", Kind.TOTAL, "records that failed"),
     (ERROR, "record-retry-total", Kind.TOTAL, "records of batches that were sent again"),
+    (APP, "info", Kind.GAUGE, "which version runs"),
 )
-"""The most asked of those below, for doors that must name their instruments before there is a producer."""
+"""All that is looked up, for doors that must name their instruments before there is a producer."""
 
 
 def register_gauges(runtime: ProducerRuntime, login: Login | None) -> None:

@@ -27,7 +27,7 @@ from pyproducer.common.records import LEAST_MS, LEAST_SECONDS, ProducerRecord, R
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.version import __version__
 from pyproducer.hotpath import AsyncProducerBase
-from pyproducer.observe.catalog import NODE, OF_NODE, OF_PRODUCER, OF_TOPIC, PRODUCER, TOPIC, Kind
+from pyproducer.observe.catalog import APP, NODE, OF_NODE, OF_PRODUCER, OF_TOPIC, PRODUCER, TOPIC, Kind
 from pyproducer.observe.registry import Metric, error_name
 from pyproducer.producer.gauges import LOOKED_UP
 from pyproducer.producer.kafka_producer import KafkaProducer
@@ -344,7 +344,8 @@ def observe_all(*, meter_provider: MeterProvider | None = None) -> None:
     """Give OpenTelemetry the numbers of all producers of this process, as observable instruments.
 
     Totals are observable counters, all else observable gauges; names are kafka.producer.record_send_total and so on,
-    with the tags as attributes. Rates, means and percentiles are left out: they are made of totals and histograms.
+    with the tags as attributes. Rates, means and percentiles are left out, and so are the histograms that they are made
+    of, for OpenTelemetry observes none: `instrument` measures durations, and Prometheus's door has all.
 
     Args:
         meter_provider: Whose meter; the global one unless given.
@@ -381,7 +382,7 @@ class _Snapshot:
 class _Snapshots:
     """Reads all numbers once for all instruments of a collection.
 
-    A reader asks one instrument after the other, some eighty of them. So what was read for the first one is given to
+    A reader asks one instrument after the other, some seventy of them. So what was read for the first one is given to
     the next; it is read anew for one that has had it, and when it is old.
 
     Thread: any; readers have threads of their own. Two at once may read twice, which is all.
@@ -406,6 +407,11 @@ def _observe(meter: Meter, snapshots: _Snapshots, group: str, name: str, kind: K
         return [Observation(metric.value, {tag.replace("-", "_"): value for tag, value in metric.tags.items()})
                 for metric in snapshots.of(group, name)]
 
-    title = f"kafka.{group.removesuffix('-metrics').replace('-', '.')}.{name.replace('-', '_')}"
     create = meter.create_observable_counter if kind is Kind.TOTAL else meter.create_observable_gauge
-    create(title, callbacks=[read], description=text)
+    create(title_of(group, name), callbacks=[read], description=text)
+
+
+def title_of(group: str, name: str) -> str:
+    """Return the name of the instrument of a number."""
+    prefix = "producer.app" if group == APP else group.removesuffix("-metrics").replace("-", ".")
+    return f"kafka.{prefix}.{name.replace('-', '_')}"

@@ -22,12 +22,15 @@ from pyproducer import (
     ProducerInterceptor,
     ProducerRecord,
     SerializationError,
+    __version__,
+    all_metrics,
     instrument,
     observe_all,
 )
 from pyproducer.accumulator.produce_result import ProduceRequestResult
 from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.broker import EmbeddedBroker
+from pyproducer.observe.catalog import Kind
 from pyproducer.observe.registry import Metric, Registry
 from pyproducer.producer import opentelemetry
 from pyproducer.testing import MockProducer, read_topic
@@ -512,6 +515,8 @@ def test_metrics_when_read_then_durations_are_measured_and_all_numbers_observed(
         for _ in range(4):
             producer.send("orders", b"v").result(GIVE_UP_S)
         points = telemetry.points()
+        numbers = {opentelemetry.title_of(metric.group, metric.name) for metric in all_metrics()
+                   if metric.kind is not Kind.WINDOW}
     (duration,) = points["messaging.client.operation.duration"]
     assert duration.count == 4
     assert duration.attributes["messaging.destination.partition.id"] == "0"
@@ -520,3 +525,5 @@ def test_metrics_when_read_then_durations_are_measured_and_all_numbers_observed(
     assert {point.attributes["topic"]: point.value for point in points["kafka.producer.topic.record_send_total"]} == {
         "orders": 4}
     assert points["kafka.producer.partition.leader"][0].value == 1
+    assert points["kafka.producer.app.info"][0].attributes["version"] == __version__
+    assert numbers <= points.keys()
