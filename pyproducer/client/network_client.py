@@ -86,6 +86,7 @@ class NetworkClient:
 
     Attributes:
         woke_ms: When the last poll was done with sleeping, also the one before a `Wire.renew`; NEVER_MS before any.
+        rest_ms: For how long since then nobody had the sender's role; see Wire.
         waits_for: What stands between this sleep, or the last, and metadata; see Wire.
     """
 
@@ -104,6 +105,7 @@ class NetworkClient:
                  registry: Registry | None = None) -> None:
         self._registry = registry = Registry() if registry is None else registry
         self.woke_ms: int = NEVER_MS
+        self.rest_ms: int = 0
         self.waits_for: int = NO_WAIT
         self._longest_pause_ms = longest_pause_ms
         self._longest_sleep_ms = min(LONGEST_SLEEP_MS, longest_pause_ms // _LOOKS_PER_PAUSE)
@@ -306,7 +308,8 @@ class NetworkClient:
         wait_ms = selector.poll(wait_ms, now_ms, tells_sends=in_flight.unanswerable_count > 0)
         began_ms, now_ms = now_ms, self._clock.now_ms()
         counted = self._registry.producer
-        counted.turn_ms_total += max(0, sleeps_from_ms - self.woke_ms)
+        counted.turn_ms_total += max(0, sleeps_from_ms - self.woke_ms - self.rest_ms)
+        self.rest_ms = 0
         counted.select_total += 1
         counted.io_wait_ms_total += now_ms - sleeps_from_ms
         if held_by:

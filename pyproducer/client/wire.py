@@ -28,9 +28,12 @@ class KafkaClient(Protocol):
 
     Attributes:
         woke_ms: When its last poll was done with sleeping, or that of the one before it; NEVER_MS before any.
+        rest_ms: For how long since then nobody had the sender's role, in ms: the next poll tells none of it as the
+            sender's time. Written by who takes the role again.
     """
 
     woke_ms: int
+    rest_ms: int
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         """Whether a request may be sent to the node."""
@@ -144,6 +147,7 @@ class Wire:
         before = self.client
         before.close()  # first: the new one may need the file descriptors
         self.client = self._make_client()
+        self.client.rest_ms = before.rest_ms
         self.client.woke_ms = before.woke_ms  # the process may stand still before the new one polls for the first time
 
     def abandon(self) -> None:

@@ -24,7 +24,7 @@ class ProducerRow:
         batch_split_total: Batches that a broker found too large.
         select_total: How often the sender slept, or looked without sleeping.
         io_wait_ms_total: How long that took.
-        turn_ms_total: How long all else took, callbacks included.
+        turn_ms_total: How long all else took, callbacks included, while somebody had the sender's role.
         callback_ms_total: How long telling outcomes took, callbacks included.
         codec_ms_total: How long compressing took.
         flush_ms_total: How long callers were in flush(). Theirs, with the registry's lock.

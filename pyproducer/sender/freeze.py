@@ -97,6 +97,10 @@ class Freeze:
             self._look_for_suspend(now_ms)
         return self._has_thawed
 
+    def end_rest(self, now_ms: int) -> None:
+        """Say that somebody has the sender's role again, which nobody had since `rested_ms`. Before his first turn."""
+        self._wire.client.rest_ms = now_ms - self.rested_ms
+
     def on_pause(self, gap_ms: int, now_ms: int, was_asleep: bool) -> None:
         """Move the deadlines: the sender could not run; but a turn that took long once more, so soon, moves none.
 

@@ -61,7 +61,7 @@ class SenderTurns:
         life: The producer's; its `role` is what is given.
         clock: For the time, and where the thread stands aside.
         wakeup: Ends the sleep of whoever polls.
-        freeze: Told when a turn is over.
+        freeze: Told when a turn is over, and when the role is taken again.
         is_safe_here: Whether nothing from outside can be mistaken for something else in the current thread.
     """
 
@@ -138,6 +138,7 @@ class SenderTurns:
             left_ms = NEVER_MS if deadline_ms is None else deadline_ms - now_ms
             if left_ms <= 0:
                 return False
+            self._freeze.end_rest(now_ms)
             sender.run_once(now_ms, left_ms)
             now_ms = self._freeze.rested_ms = clock.now_ms()
             if not outcome.is_set and batch.state is not BatchState.OPEN:  # that one lingers, on purpose
@@ -172,6 +173,7 @@ class SenderTurns:
             else:
                 is_needed = (role.is_called or self._clock.now_ms() - alone_from_ms >= ASIDE_MS
                              or not self._may_stand_aside())
+        self._freeze.end_rest(self._clock.now_ms())
         for batch in self._accumulator.batches():  # what a caller's step decided and left to be told
             if batch.state is BatchState.LATE:
                 batch.resume()  # a request reads its bytes: it is let go when that ends

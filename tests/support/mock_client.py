@@ -50,6 +50,8 @@ class MockClient:
         self.features = NO_FINALIZED_FEATURES
         self.closed = False
         self.woke_ms = NEVER_MS
+        self.rest_ms = 0
+        self.rests_ms: list[int] = []  # before each poll
         self.confirmation_ms = 0  # for how long the end may wait for what gets no answer
         self.moved_ms = 0  # by how much all deadlines were moved
 
@@ -112,6 +114,8 @@ class MockClient:
             raise IllegalStateError("the client is closed")
         self.poll_timeouts.append(timeout_ms)
         self.poll_times.append(now_ms)
+        self.rests_ms.append(self.rest_ms)
+        self.rest_ms = 0
         if self.on_poll is not None:
             self.on_poll()
         return []

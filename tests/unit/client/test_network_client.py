@@ -13,6 +13,7 @@ from pyproducer.common.errors import (
     SchemaError,
     UnsupportedVersionError,
 )
+from pyproducer.observe.registry import Registry
 from pyproducer.protocol.apis import ApiKeys
 from tests.unit.client.mock_selector import encode
 from tests.unit.client.scripted_cluster import Setup, topic_row
@@ -465,3 +466,15 @@ def test_disconnect_when_metadata_was_answered_before_then_the_failure_is_an_end
     setup.poll()
     [text] = [text for address, text in setup.metadata.last_errors().items() if "METADATA" in text]
     assert text.startswith("request: the peer closed the connection; in flight: METADATA")
+
+
+def test_busy_time_when_nobody_had_the_role_for_a_part_of_it_then_that_part_is_not_told_again():
+    registry = Registry()
+    setup = Setup(registry=registry)
+    setup.poll()
+    for rest_ms in (0, 300, 0):
+        before_ms = registry.producer.turn_ms_total
+        setup.clock.advance(400)
+        setup.client.rest_ms = rest_ms
+        setup.poll()
+        assert registry.producer.turn_ms_total - before_ms == 400 - rest_ms

@@ -76,6 +76,7 @@ class ScriptedBroker:
         self.is_closed = False
         self.renewals = 0
         self.woke_ms = NEVER_MS
+        self.rest_ms = 0
         self.on_renewal: Callable[[], None] = lambda: None
         self._metadata = metadata
         self._changed = threading.Condition()  # guards what is below and `requests`

@@ -140,6 +140,26 @@ def test_caller_when_nobody_ran_for_long_then_the_thread_makes_the_connections_a
     assert len(stage.producer.clients) == 2
 
 
+def test_rest_when_the_thread_stands_aside_then_it_ends_with_each_step_and_with_its_return(stage: Stage) -> None:
+    """The application's time between two of its calls was told as that of the sender's thread (io-time-ns-total)."""
+    client, polls = stage.producer.client, len(stage.producer.client.rests_ms)
+
+    def work() -> None:
+        stage.clock.advance(700)
+        stage.turns.take(stage.producer.append()._result, None)
+
+    def answer_late() -> None:
+        stage.clock.advance(30)
+        stage.answer()
+
+    client.on_poll = answer_late
+    stage.aside(work, work)
+    stage.producer.turn()
+    assert client.rests_ms[polls:] == [700, LOOK_S * 1000 + 700, LOOK_S * 1000 + ASIDE_MS]
+    stage.producer.turn(400)
+    assert client.rests_ms[-1] == 0, "a turn of the thread's follows its last one"
+
+
 def test_thread_when_callers_come_then_the_20_ms_begin_again(stage: Stage) -> None:
     def send_and_wait() -> None:
         future = stage.producer.append()
