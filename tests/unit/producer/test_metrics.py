@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from pyproducer import all_metrics
+from pyproducer.accumulator.life import Life
 from pyproducer.producer import process_life
 from pyproducer.producer.wiring import ProducerRuntime
 from tests.support.patience import GIVE_UP_S
@@ -38,6 +39,24 @@ def test_names_when_the_first_of_a_client_id_is_closed_then_the_others_keep_thei
     assert named("twin") == {"twin#2": 2, "twin#3": 3, "twin": 4}
 
 
+def test_names_when_close_has_returned_and_the_thread_is_not_quite_gone_then_the_name_is_free(
+        facades: Facades, monkeypatch: pytest.MonkeyPatch) -> None:
+    forget, may_forget = process_life.forget, threading.Event()
+
+    def forget_late(life: Life) -> None:
+        assert may_forget.wait(GIVE_UP_S), "nobody let it go on"
+        forget(life)
+
+    monkeypatch.setattr(process_life, "forget", forget_late)
+    try:
+        twin(facades, 1).producer.close()
+        assert named("twin") == {}
+        twin(facades, 2)
+    finally:
+        may_forget.set()
+    assert named("twin") == {"twin": 2}
+
+
 def test_names_when_a_client_id_looks_like_one_with_a_number_then_each_has_its_own(facades: Facades) -> None:
     made = [facades(**{"client.id": client_id}) for client_id in ("like#2", "like", "like")]
     assert [one.producer._runtime.shown_as for one in made] == ["like#2", "like", "like#3"]
@@ -67,7 +86,10 @@ def test_names_when_the_process_is_forked_then_the_parents_are_not_the_childs(
     for table in ("runtimes", "owners"):  # of whose producers a fork is told
         monkeypatch.setattr(process_life, table, {})
     monkeypatch.setattr(process_life, "_lives", set())
-    monkeypatch.setattr(process_life, "shown", dict(process_life.shown))
+    before = dict(process_life.shown)
     assert named("twin")
-    process_life.mark_forked()
-    assert not named("twin")
+    try:
+        process_life.mark_forked()
+        assert not named("twin")
+    finally:
+        process_life.shown.update(before)
