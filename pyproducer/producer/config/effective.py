@@ -182,10 +182,7 @@ def _idle(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "transaction.two.phase.commit.enable", "there is no transactional.id"
     if not values["partitioner.rack.aware"]:
         yield "client.rack", "partitioner.rack.aware = true would use it"
-    if not _is_sticky(values["partitioner.class"]):
-        for key in ("partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms",
-                    "partitioner.ignore.keys"):
-            yield key, "only partitioner.class = UniformStickyPartitioner uses it"
+    yield from _idle_beside(_partitioner_name(values))
     if values["ssl.engine.factory.class"] is not None:
         for key in values:
             if key.startswith("ssl.") and key != "ssl.engine.factory.class":
@@ -199,9 +196,25 @@ def _idle(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                     yield key, f"sasl.mechanism = {mechanism} does not use it"
 
 
-def _is_sticky(value: object) -> bool:
-    name = value if isinstance(value, str) else getattr(value, "__name__", "")
-    return name.rpartition(".")[2] in ("UniformStickyPartitioner", "uniform_sticky")
+def _partitioner_name(values: Mapping[str, Any]) -> str:
+    """Return the last word of the partitioner's name; empty where it has none."""
+    value = values["partitioner.class"]
+    if value is None:  # as resolve_partitioner has it
+        return "uniform_sticky" if values["partitioner.ignore.keys"] else "default"
+    name: str = value if isinstance(value, str) else getattr(value, "__name__", "")
+    return name.rpartition(".")[2]
+
+
+def _idle_beside(partitioner: str) -> Iterator[tuple[str, str]]:
+    """Yield settings of other partitioners."""
+    if partitioner in ("UniformStickyPartitioner", "uniform_sticky"):
+        return
+    for key in ("partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms",
+                "partitioner.ignore.keys"):
+        yield key, "only partitioner.class = UniformStickyPartitioner uses it"
+    if partitioner not in ("DefaultPartitioner", "default"):
+        yield "partitioner.rack.aware", ("only partitioner.class = DefaultPartitioner, or UniformStickyPartitioner, "
+                                         "uses it")
 
 
 def _needs(config: ProducerConfig) -> Iterator[Need]:

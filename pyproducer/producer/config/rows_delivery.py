@@ -60,14 +60,16 @@ DELIVERY: tuple[Setting, ...] = (
             "Interceptors in order: instances, classes, or names as 'module:Class'.", holds_objects=True),
     Setting("partitioner.class", Type.CLASS, None,
             "Chooses the partition of a record that names none: a short name, a Java class name, a Partitioner, or a "
-            "callable. Unset is DefaultPartitioner: murmur2 of the key, or round-robin."),
+            "callable. Unset is DefaultPartitioner: murmur2 of the key, or round-robin; with "
+            "partitioner.ignore.keys it is UniformStickyPartitioner."),
     Setting("partitioner.adaptive.partitioning.enable", Type.BOOLEAN, True,
             "UniformStickyPartitioner gives more records to partitions with short queues."),
     Setting("partitioner.availability.timeout.ms", Type.LONG, 0,
             "UniformStickyPartitioner skips partitions whose broker took nothing for so long; 0 never skips.",
             _NOT_NEGATIVE),
     Setting("partitioner.ignore.keys", Type.BOOLEAN, False,
-            "UniformStickyPartitioner spreads records with keys as those without."),
+            "UniformStickyPartitioner, which is used then where partitioner.class is unset, spreads records with keys "
+            "as those without."),
     Setting("partitioner.rack.aware", Type.BOOLEAN, False,
             "A record without a key goes to a partition whose leader is in client.rack, if there is one (KIP-1123); "
             "DefaultPartitioner and UniformStickyPartitioner.", since="4.4"),

@@ -1,14 +1,16 @@
 """Finds the partitioner that `partitioner.class` means.
 
 Road:    ProducerConfig -> [resolve] -> partitioner
-Thread:  pure.
+Thread:  the constructor's; logs, and is otherwise pure.
 Source:  Java KafkaProducer's constructor (4.1). partitioner.rack.aware is for DefaultPartitioner and
          UniformStickyPartitioner, as in Java for its built-in one (KIP-1123). Differs from Java: unset is
-         DefaultPartitioner (seed 001); what Java does when unset is "uniform_sticky".
+         DefaultPartitioner (seed 001), but with partitioner.ignore.keys = true, which it does not know; what Java does
+         when unset is "uniform_sticky". A setting that the partitioner does not use is told.
 """
 
 from __future__ import annotations
 
+import logging
 from _thread import RLock
 from collections.abc import Callable, Mapping
 from inspect import Signature, isclass, signature
@@ -17,6 +19,7 @@ from typing import Any, cast
 from pyproducer.common.callback import is_coroutine_function
 from pyproducer.common.class_names import configure_instance, import_object, make_instance
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.settings.parse import value_text
 from pyproducer.producer.partitioners.callable import CallablePartitioner
 from pyproducer.producer.partitioners.default import DefaultPartitioner
 from pyproducer.producer.partitioners.hashed import (
@@ -28,6 +31,8 @@ from pyproducer.producer.partitioners.hashed import (
 from pyproducer.producer.partitioners.partitioner import NextRandom, Partitioner, any_number
 from pyproducer.producer.partitioners.round_robin import RoundRobinPartitioner
 from pyproducer.producer.partitioners.uniform_sticky import UniformStickyPartitioner
+
+log: logging.Logger = logging.getLogger(__name__)
 
 KEY = "partitioner.class"
 _SIX = ("topic", "key", "key_bytes", "value", "value_bytes", "cluster")
@@ -50,6 +55,8 @@ _JAVA_NAMES: dict[str, type[Any]] = {
     _JAVA_PACKAGE + "UniformStickyPartitioner": UniformStickyPartitioner,
     _JAVA_PACKAGE + "internals.DefaultPartitioner": DefaultPartitioner,
 }
+_OF_STICKY = {"partitioner.adaptive.partitioning.enable": True, "partitioner.availability.timeout.ms": 0,
+              "partitioner.ignore.keys": False}  # with the values that ask for nothing
 _CLASS_NAMES: dict[str, type[Any]] = {cls.__name__: cls for cls in _NAMES.values()}
 
 
@@ -59,7 +66,8 @@ def resolve_partitioner(value: object, config: Mapping[str, Any] | None = None, 
     """Return the partitioner that a setting means.
 
     Args:
-        value: None (DefaultPartitioner); a short name, a class name of ours or of Java, "module:Class"; a class or an
+        value: None (DefaultPartitioner, or UniformStickyPartitioner where partitioner.ignore.keys is set, as only that
+            can); a short name, a class name of ours or of Java, "module:Class"; a class or an
             instance with `partition`; or a callable with the arguments of Partitioner.partition.
         config: The producer's settings, for partitioners that need some (UniformStickyPartitioner) and for those of the
             user that have `configure(props)`.
@@ -70,7 +78,10 @@ def resolve_partitioner(value: object, config: Mapping[str, Any] | None = None, 
         ConfigError: There is no such partitioner. Nothing was started.
     """
     if value is None:
-        value = DefaultPartitioner
+        # In Java an unset class is the one that partitioner.ignore.keys belongs to: a file of Java's means what it
+        # says.
+        ignores_keys = config is not None and config["partitioner.ignore.keys"]
+        value = UniformStickyPartitioner if ignores_keys else DefaultPartitioner
     elif isinstance(value, str):
         value = _by_name(value.strip())
     if value is UniformStickyPartitioner and config is not None:
@@ -80,12 +91,15 @@ def resolve_partitioner(value: object, config: Mapping[str, Any] | None = None, 
             ignore_keys=config["partitioner.ignore.keys"], rack=_rack(config), next_random=next_random,
             make_lock=make_lock)
     if value is DefaultPartitioner and config is not None:
+        _tell_unused(value.__name__, config, is_rack_used=True)
         return DefaultPartitioner(next_random, rack=_rack(config))
     if isclass(value) and not hasattr(value, "partition"):
         raise ConfigError(KEY, value, "a partitioner class must have partition(topic, key, key_bytes, value, "
                                       "value_bytes, cluster)")
     draws = isclass(value) and value in _DRAWING
     instance: Any = make_instance(KEY, value, **({"next_random": next_random} if draws else {}))
+    if config is not None and not hasattr(instance, "configure"):  # which may read any setting
+        _tell_unused(_name_of(instance), config, is_rack_used=False)
     if callable(getattr(instance, "partition", None)):
         _ensure_takes_six(value, instance.partition)
         if config is not None:
@@ -96,6 +110,22 @@ def resolve_partitioner(value: object, config: Mapping[str, Any] | None = None, 
         return CallablePartitioner(instance)
     raise ConfigError(KEY, value, "a partitioner must have partition(topic, key, key_bytes, value, value_bytes, "
                                   "cluster), or be callable with these")
+
+
+def _tell_unused(name: str, config: Mapping[str, Any], *, is_rack_used: bool) -> None:
+    """Log which settings of partitioners are given and change nothing, for this one does not use them."""
+    unused = [(key, "the class UniformStickyPartitioner, which uses it") for key, nothing in _OF_STICKY.items()
+              if config[key] != nothing]
+    if config["partitioner.rack.aware"] and not is_rack_used:
+        unused.append(("partitioner.rack.aware", "the class DefaultPartitioner or UniformStickyPartitioner, which use "
+                                                 "it"))
+    for key, users in unused:
+        log.warning("%s = %s has no effect on %s: set %s to %s, or leave it out", key, value_text(config[key]), name,
+                    KEY, users)
+
+
+def _name_of(instance: object) -> str:
+    return str(getattr(instance, "__name__", type(instance).__name__))
 
 
 def _ensure_takes_six(value: object, function: Callable[..., Any]) -> None:

@@ -104,7 +104,8 @@ def test_settings_when_defaults_are_not_left_out_then_all_of_the_table_is_there(
 
 def test_settings_without_effect_when_given_then_each_says_why(run) -> None:
     answer = json.loads(run(TEXT + "ssl.provider=x\nsasl.login.refresh.window.factor=0.9\n"
-                            "metrics.recording.level=DEBUG\npartitioner.ignore.keys=true\ntransaction.timeout.ms=5\nbootstrap.controllers=c:1\n",
+                            "metrics.recording.level=DEBUG\npartitioner.availability.timeout.ms=7\n"
+                            "transaction.timeout.ms=5\nbootstrap.controllers=c:1\n",
                             "--json").stdout)
     assert {row["key"]: (row["origin"], row["why"]) for row in answer["no_effect"]} == {
         "bootstrap.controllers": ("line 21", "an admin client's setting"),
@@ -112,13 +113,25 @@ def test_settings_without_effect_when_given_then_each_says_why(run) -> None:
         "config.providers.file.class": ("line 9", "config.providers does not name it"),
         "group.id": ("line 12", "a consumer's setting"),
         "metrics.recording.level": ("line 18", "nothing here could act on it"),
-        "partitioner.ignore.keys": ("line 19", "only partitioner.class = UniformStickyPartitioner uses it"),
+        "partitioner.availability.timeout.ms": (
+            "line 19", "only partitioner.class = UniformStickyPartitioner uses it"),
         "sasl.login.refresh.window.factor": ("line 17", "sasl.mechanism = PLAIN does not use it"),
         "schema.registry.basic.auth.user.info": (
             "line 13", "a setting of a schema registry's client, or of a vendor's own classes"),
         "ssl.provider": ("line 16", "only a JVM can use it"),
         "ssl.truststore.location": ("line 15", "security.protocol = SASL_PLAINTEXT does not use it"),
         "transaction.timeout.ms": ("line 20", "there is no transactional.id")}
+
+
+@pytest.mark.parametrize(("text", "keys"), [
+    ("partitioner.ignore.keys=true\npartitioner.availability.timeout.ms=7\n", set()),
+    ("partitioner.ignore.keys=true\npartitioner.class=default\n", {"partitioner.ignore.keys"}),
+    ("partitioner.rack.aware=true\nclient.rack=r1\npartitioner.class=murmur3\n", {"partitioner.rack.aware"}),
+    ("partitioner.rack.aware=true\nclient.rack=r1\n", set())])
+def test_settings_of_partitioners_when_the_partitioner_uses_them_then_they_have_an_effect(
+        run, text: str, keys: set[str]) -> None:
+    answer = json.loads(run(f"bootstrap.servers=b:1\n{text}", "--json").stdout)
+    assert {row["key"] for row in answer["no_effect"]} == keys
 
 
 @pytest.mark.parametrize(("text", "words"), [

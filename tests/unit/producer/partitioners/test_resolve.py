@@ -78,6 +78,37 @@ def test_uniform_sticky_when_resolved_then_it_has_the_settings() -> None:
     assert partitioner._ignore_keys
 
 
+def test_ignoring_keys_when_no_class_is_set_then_it_is_the_partitioner_that_does_as_in_java() -> None:
+    """Records with keys went by their keys, without a word."""
+    partitioner = resolve_partitioner(None, config(partitioner_ignore_keys=True, partitioner_availability_timeout_ms=9))
+    assert isinstance(partitioner, UniformStickyPartitioner)
+    assert (partitioner._ignore_keys, partitioner._availability_timeout_ms) == (True, 9)
+    by_key = resolve_partitioner(None, config(partitioner_ignore_keys=False))
+    assert by_key.partition(TOPIC, "k", b"k", "v", b"v", cluster_of(3)) == DefaultPartitioner().partition(
+        TOPIC, "k", b"k", "v", b"v", cluster_of(3))
+
+
+STICKY = {"partitioner.adaptive.partitioning.enable": False, "partitioner.availability.timeout.ms": 9}
+RACK = {"partitioner.rack.aware": True, "client.rack": "r1"}
+ALL = {**STICKY, "partitioner.ignore.keys": True, **RACK}
+
+
+@pytest.mark.parametrize(("value", "given", "keys"), [
+    (None, STICKY, list(STICKY)), ("default", {**STICKY, "partitioner.ignore.keys": True},
+                                   [*STICKY, "partitioner.ignore.keys"]),
+    (None, RACK, []), (None, ALL, []), ("uniform_sticky", ALL, []), (Own, ALL, []),
+    ("round_robin", ALL, [*STICKY, "partitioner.ignore.keys", "partitioner.rack.aware"]),
+    (always_two, RACK, ["partitioner.rack.aware"]), (UniformStickyPartitioner(), STICKY, list(STICKY)),
+    (None, {"partitioner.adaptive.partitioning.enable": True, "partitioner.availability.timeout.ms": 0}, []),
+])
+def test_setting_when_the_partitioner_does_not_use_it_then_a_warning_says_which_does(
+        value: object, given: dict[str, object], keys: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    resolve_partitioner(value, ProducerConfig({"bootstrap.servers": "a:1", **given}))
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.partition(" = ")[0] for line in lines] == keys
+    assert all("has no effect on" in line and "UniformStickyPartitioner" in line for line in lines)
+
+
 def test_own_partitioner_when_it_has_configure_then_it_gets_the_properties() -> None:
     own = Own()
     assert resolve_partitioner(own, config(linger_ms=7)) is own
