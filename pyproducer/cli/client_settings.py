@@ -16,6 +16,7 @@ import click
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.settings.properties import read_properties
+from pyproducer.producer.config.other_names import is_given, laid_over
 from pyproducer.producer.kafka_producer import KafkaProducer
 
 _BYTES_ALREADY = "ByteArraySerializer"
@@ -79,14 +80,16 @@ def props_of(servers: str | None, path: str | None, properties: Sequence[str]) -
             props.update(read_properties(path))
     except (OSError, ConfigError) as error:
         raise click.BadParameter(f"it cannot be read: {error}", param_hint="--config") from error
+    above: dict[str, object] = {}
     for text in properties:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise click.BadParameter("it must be KEY=VALUE", param_hint="--property")
-        props[key.strip()] = value.strip()
+        above[key.strip()] = value.strip()
     if servers is not None:
-        props["bootstrap.servers"] = servers
-    if "bootstrap.servers" not in props:
+        above["bootstrap.servers"] = servers
+    props = laid_over(props, above)
+    if not is_given(props, "bootstrap.servers"):
         raise click.UsageError("give --bootstrap-server, or --config with bootstrap.servers")
     return props
 
@@ -97,13 +100,13 @@ def settings_of(bootstrap_server: str | None, config_file: str | None, propertie
     found: dict[str, object] = dict(defaults)
     if config_file is not None:
         try:
-            found.update(read_properties(config_file))
+            found = laid_over(found, read_properties(config_file))
         except (OSError, ConfigError) as error:
             refuse(f"{config_file}: {error}")
-    found.update(properties)
+    found = laid_over(found, properties)
     if bootstrap_server is not None:
-        found["bootstrap.servers"] = bootstrap_server
-    if "bootstrap.servers" not in found:
+        found = laid_over(found, {"bootstrap.servers": bootstrap_server})
+    if not is_given(found, "bootstrap.servers"):
         refuse("no broker is named: give --bootstrap-server HOST:PORT, or bootstrap.servers in --config FILE")
     return found
 

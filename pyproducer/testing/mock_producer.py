@@ -51,6 +51,7 @@ from pyproducer.observe.registry import Registry
 from pyproducer.observe.why import Material, Setting, Why, explain
 from pyproducer.producer.application_parts import application_parts, close_parts
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
+from pyproducer.producer.config.other_names import laid_over
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.kafka_producer import K, V
 from pyproducer.producer.live_view import PartitionState
@@ -184,7 +185,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
     def __init__(self, props: Mapping[str, object] | None = None, key_serializer: object = None,
                  value_serializer: object = None, *, auto_complete: bool = True,
                  partitions: Mapping[str, int] | None = None) -> None:
-        config = ProducerConfig(CONFIG_TABLE.guarded({"bootstrap.servers": "mock:9092", **(props or {})}),
+        config = ProducerConfig(CONFIG_TABLE.guarded(laid_over({"bootstrap.servers": "mock:9092"}, props or {})),
                                 configurable=(key_serializer, value_serializer))
         self.auto_complete = auto_complete
         self._config = config

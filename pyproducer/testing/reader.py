@@ -23,6 +23,7 @@ from pyproducer.common.records import Header
 from pyproducer.common.timeouts import checked_timeout
 from pyproducer.network.channel_builder import client_channel_builder
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
+from pyproducer.producer.config.other_names import laid_over
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.types import ZERO_UUID
 from pyproducer.record.batch_reader import RecordBatch, read_batches
@@ -95,7 +96,7 @@ def read_topic(bootstrap_servers: str, topic: str, *, timeout: float | None = 30
         raise ValueError(f"timeout {timeout} is too short: read_topic() waits more than 0 seconds, or None for ever")
     if isolation_level not in ISOLATION_LEVELS:
         raise ValueError(f"isolation_level {isolation_level!r} is none of {', '.join(ISOLATION_LEVELS)}")
-    config = ProducerConfig({"client.id": CLIENT_ID, **settings, "bootstrap.servers": bootstrap_servers})
+    config = ProducerConfig(laid_over({"client.id": CLIENT_ID, **settings}, {"bootstrap.servers": bootstrap_servers}))
     records = _records(config, topic, longest, ISOLATION_LEVELS[isolation_level])
     next(records)
     return cast("Iterator[ConsumedRecord]", records)

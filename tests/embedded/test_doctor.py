@@ -123,7 +123,8 @@ def test_cluster_when_all_is_well_then_every_step_says_so_and_nothing_is_written
 def test_record_when_asked_for_then_the_users_own_producer_writes_one(
         doctor: Doctor, broker: EmbeddedBroker) -> None:
     broker.create_topic("written")
-    report = doctor.of("plain", topic="written", writes=True, acks="1", value_serializer="json")
+    report = doctor.of("plain", topic="written", writes=True, acks="1", value_serializer="json",
+                       queue_buffering_max_ms=7)  # which is linger.ms, and the doctor's is another
     assert steps(report)["round trip"] is OK
     [record] = read_topic(broker.bootstrap_servers_of("PLAIN"), "written")
     assert record.key == b"pyproducer-doctor"

@@ -45,6 +45,12 @@ def test_send_when_records_complete_at_once_then_each_partition_counts_its_offse
     assert producer.close().delivered == 3
 
 
+def test_settings_when_the_brokers_are_given_by_librdkafkas_name_then_they_are_taken() -> None:
+    """bootstrap.servers is given, too, it said, and nobody had."""
+    with MockProducer({"metadata.broker.list": "kafka:9092", "queue.buffering.max.ms": 5}) as producer:
+        assert producer.send("t", b"v").result(0).offset == 0
+
+
 def test_history_when_there_are_serializers_then_it_has_what_the_application_gave() -> None:
     producer = MockProducer({"key.serializer": "string"}, value_serializer="json")
     record = ProducerRecord("t", {"a": 2}, "k", headers=[("h", b"1")], timestamp=5)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyproducer.cli.doctor.reach import without_place
 from pyproducer.common.errors import KafkaError
+from pyproducer.producer.config.other_names import laid_over
 from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.protocol.apis import ApiKeys
 
@@ -51,8 +52,8 @@ def ask_only(client: BlockingClient, leader: Connection, clock: Clock, report: R
 def write_one(config: ProducerConfig, topic: str, timeout_ms: int, clock: Clock, report: Report) -> None:
     """Send one record with the user's settings."""
     props = {key: value for key, value in config.originals.items() if key not in _LEFT_OUT}
-    props.update({"linger.ms": 0, "max.block.ms": timeout_ms, "request.timeout.ms": timeout_ms,
-                  "delivery.timeout.ms": timeout_ms})
+    props = laid_over(props, {"linger.ms": 0, "max.block.ms": timeout_ms, "request.timeout.ms": timeout_ms,
+                              "delivery.timeout.ms": timeout_ms})
     began_ms = clock.now_ms()
     try:
         with KafkaProducer(props) as producer:

@@ -21,6 +21,7 @@ from pyproducer.common.settings.parse import value_text
 from pyproducer.common.settings.properties import read_property_lines
 from pyproducer.network.sasl.vendor_tokens import STRIMZI_HANDLER, is_installed, needed_module, strimzi_options
 from pyproducer.producer.config import other_keys
+from pyproducer.producer.config.other_names import laid_over
 from pyproducer.producer.config.producer_config import ProducerConfig
 from pyproducer.producer.config.security import login_module, settings_not_used
 from pyproducer.producer.config.table import CONFIG_TABLE
@@ -113,8 +114,8 @@ def read_given(path: str | os.PathLike[str], overrides: Mapping[str, str]) -> Gi
     lines = read_property_lines(path)
     origins = {key: f"line {found.line}" for key, found in lines.items()}
     origins.update(dict.fromkeys(overrides, "--property"))
-    return GivenSettings(CONFIG_TABLE.guarded({**{key: found.value for key, found in lines.items()}, **overrides}),
-                         origins)
+    return GivenSettings(laid_over(CONFIG_TABLE.guarded({key: found.value for key, found in lines.items()}),
+                                   CONFIG_TABLE.guarded(overrides)), origins)
 
 
 def effective(config: ProducerConfig, origins: Mapping[str, str]) -> EffectiveConfig:

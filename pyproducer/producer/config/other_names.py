@@ -56,6 +56,17 @@ _BEARER_RETRIEVER = "org.apache.kafka.common.security.oauthbearer.JwtBearerJwtRe
 _ENDPOINT = "ssl.endpoint.identification.algorithm"
 
 
+_LEVELS = tuple(f"compression.{codec}.level" for codec in _CODECS_WITH_LEVEL)
+_MEANT: dict[str, tuple[str, ...]] = {
+    **{name: (java,) for name, java in {**_SAME, **_SOCKET_BUFFERS}.items()},
+    "message.timeout.ms": ("delivery.timeout.ms",), "queue.buffering.max.kbytes": ("buffer.memory",),
+    "compression.level": _LEVELS, "partitioner": ("partitioner.class",),
+    "sasl.oauthbearer.grant.type": ("sasl.oauthbearer.jwt.retriever.class",),
+    **dict.fromkeys(("sasl.username", "sasl.password", "sasl.kerberos.keytab", "sasl.kerberos.principal",
+                     "sasl.oauthbearer.extensions"), (KEY,)),
+}
+
+
 class Translated(NamedTuple):
     """Settings under Java's names.
 
@@ -100,6 +111,23 @@ def translated(props: Mapping[str, object]) -> Translated:
             if step is not None:
                 step(work, key)
     return Translated(work.props, work.given_as, tuple(work.always_so), work.refusals)
+
+
+def laid_over(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, object]:
+    """Return settings with others above them, which win by whatever name: what is below them by the other name is gone.
+
+    Args:
+        below: Settings as they were given; two names of librdkafka's that are one of Java's together stay together.
+        above: The same.
+    """
+    replaced = {java for key in above for java in _MEANT.get(key, ())}
+    return {**{key: value for key, value in below.items()
+               if key in above or not (key in replaced or any(java in above for java in _MEANT.get(key, ())))}, **above}
+
+
+def is_given(props: Mapping[str, object], java: str) -> bool:
+    """Whether a setting of Java's is among those that were given, by whatever name."""
+    return java in props or any(java in _MEANT.get(key, ()) for key in props)
 
 
 class _Translation:

@@ -25,7 +25,7 @@ from pyproducer.common.settings.parse import value_text
 from pyproducer.common.settings.properties import read_property_lines
 from pyproducer.producer.config.addresses import parse_bootstrap_servers
 from pyproducer.producer.config.cross_checks import cross_check
-from pyproducer.producer.config.other_names import translated
+from pyproducer.producer.config.other_names import laid_over, translated
 from pyproducer.producer.config.security import check_security
 from pyproducer.producer.config.table import CONFIG_TABLE
 
@@ -299,11 +299,12 @@ def file_props(path: str | os.PathLike[str], overrides: Mapping[str, object]) ->
     """
     lines = read_property_lines(path)
     places = {key: f"{os.fsdecode(path)}, line {found.line}" for key, found in lines.items()}
-    props = CONFIG_TABLE.guarded({key: found.value for key, found in lines.items()})
+    above: dict[str, object] = {}
     for name, value in overrides.items():
         key = name.replace("_", ".")
-        props.update(CONFIG_TABLE.guarded({key: value}))
+        above.update(CONFIG_TABLE.guarded({key: value}))
         places[key] = f"argument {name}"
+    props = laid_over(CONFIG_TABLE.guarded({key: found.value for key, found in lines.items()}), above)
     return FileProps(props, lambda key: places.get(key, ""))
 
 

@@ -22,6 +22,18 @@ def test_settings_when_several_places_have_one_then_the_nearest_to_the_command_l
         "bootstrap.servers": "option:1", "linger.ms": "2", "acks": "1", "client.id": "file"}
 
 
+def test_settings_when_the_file_has_them_by_librdkafkas_names_then_the_nearest_wins_all_the_same(
+        tmp_path: Path) -> None:
+    """A file with metadata.broker.list named no broker, and --bootstrap-server beside it was an error."""
+    path = tmp_path / "client.properties"
+    path.write_text("metadata.broker.list=file:1\nqueue.buffering.max.ms=1\n")
+    in_file = {"metadata.broker.list": "file:1", "queue.buffering.max.ms": "1"}
+    assert settings_of(None, str(path), {}) == props_of(None, str(path), []) == in_file
+    nearest = {"bootstrap.servers": "option:1", "linger.ms": "2"}
+    assert settings_of("option:1", str(path), {"linger.ms": "2"}) == nearest
+    assert props_of("option:1", str(path), ["linger.ms=2"]) == nearest
+
+
 @pytest.mark.parametrize("command", [
     ["doctor", "-b", "x:1", "--timeout"], ["txn", "list", "-b", "x:1", "--timeout"],
     ["txn", "describe", "-b", "x:1", "shop", "--timeout"], ["txn", "abort", "-b", "x:1", "shop", "--timeout"],

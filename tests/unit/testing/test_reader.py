@@ -151,6 +151,12 @@ def values(**how: Any) -> list[bytes | None]:
     return [record.value for record in read(**how)]
 
 
+def test_settings_when_they_have_librdkafkas_names_then_the_argument_names_the_brokers(
+        logs: Callable[..., Logs]) -> None:
+    logs().append(0, b"a")
+    assert values(settings={"metadata.broker.list": "other:1", "queue.buffering.max.ms": 5}) == [b"a"]
+
+
 # ---- the checksum
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])

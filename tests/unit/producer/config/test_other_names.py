@@ -6,12 +6,13 @@ import logging
 
 import pytest
 
+from pyproducer import KafkaProducer
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.jaas import KERBEROS_MODULE, PLAIN_MODULE, parse_jaas
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.config.effective import effective, read_given
 from pyproducer.producer.config.other_keys import ANSWERS, MEANT
-from pyproducer.producer.config.other_names import TAKEN
+from pyproducer.producer.config.other_names import TAKEN, laid_over
 from tests.support.secret_hunt import SecretHunt
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
@@ -129,6 +130,37 @@ def test_file_when_it_has_librdkafkas_names_then_each_value_has_its_line(tmp_pat
     assert found["sasl.mechanism"].origin == "line 3"
     assert found["sasl.jaas.config"] == ("sasl.jaas.config", "[hidden]", "line 4, line 5, provider env")
     assert found["delivery.timeout.ms"] == ("delivery.timeout.ms", "90000", "line 7")
+
+
+@pytest.mark.parametrize(("below", "above", "left"), [
+    ({"queue.buffering.max.ms": "50"}, {"linger.ms": 20}, {"linger.ms": 20}),
+    ({"linger.ms": "50"}, {"queue.buffering.max.ms": 20}, {"queue.buffering.max.ms": 20}),
+    ({"queue.buffering.max.ms": "50"}, {"queue.buffering.max.ms": 20}, {"queue.buffering.max.ms": 20}),
+    ({"sasl.username": "a", "sasl.password": "b"}, {"sasl.password": "c"},
+     {"sasl.username": "a", "sasl.password": "c"}),
+    ({"sasl.username": "a", "sasl.password": "b"}, {"sasl.jaas.config": "c"}, {"sasl.jaas.config": "c"}),
+    ({"compression.type": "lz4", "compression.level": "9"}, {"compression.lz4.level": 3},
+     {"compression.type": "lz4", "compression.lz4.level": 3}),
+    ({"acks": "0", "message.timeout.ms": "0"}, {"linger.ms": 1}, {"acks": "0", "message.timeout.ms": "0",
+                                                                    "linger.ms": 1}),
+])
+def test_settings_when_others_are_laid_over_them_then_these_win_by_whatever_name(
+        below: dict[str, object], above: dict[str, object], left: dict[str, object]) -> None:
+    assert laid_over(below, above) == left
+
+
+def test_file_when_a_setting_of_it_is_overridden_by_its_other_name_then_the_override_wins(tmp_path) -> None:
+    """queue.buffering.max.ms: linger.ms is given, too, which is Java's name of it: leave one of them out."""
+    file = tmp_path / "client.properties"
+    file.write_text("metadata.broker.list=b:1\nqueue.buffering.max.ms=50\nmessage.timeout.ms=90000\n")
+    for make in (ProducerConfig.from_file, lambda path, **more: KafkaProducer.from_file(path, **more).close()):
+        make(file, linger_ms=20, bootstrap_servers="c:2")
+    assert ProducerConfig.from_file(file, linger_ms=20).linger_ms == 20
+    with pytest.raises(ConfigError, match=f"^{file}, line 3: .*message.timeout.ms"):
+        ProducerConfig.from_file(file, linger_ms=80000)
+    given = read_given(file, {"linger.ms": "20"})
+    found = {row.key: row for row in effective(ProducerConfig(given.props), given.origins).settings}
+    assert found["linger.ms"] == ("linger.ms", "20", "--property")
 
 
 def test_names_when_listed_then_other_spellings_of_them_have_an_answer() -> None:
