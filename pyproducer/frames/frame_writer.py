@@ -57,7 +57,8 @@ def write(producer: RowProducer | Mapping[str, object], frame: Any, topic: str, 
             maps as dicts, one row after another.
         headers: Name of a column of list<struct<key: string, value: binary>>.
         partition: Name of a column of int32 or int64; the partitioner chooses where it is null.
-        timestamp: Name of a column of timestamps, or of int64 in epoch ms; the time of the call where it is null.
+        timestamp: Name of a column of timestamps, which are UTC where they have no zone, or of int64 in epoch ms; the
+            time of the call where it is null.
 
     Returns:
         How many rows were stored, and what that took.

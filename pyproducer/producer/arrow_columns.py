@@ -126,7 +126,8 @@ def int_column(name: str, chunks: list[Any], form: str, default: int, highest: i
     """Return numbers of Arrow arrays as an array; null becomes a default.
 
     Args:
-        name: "timestamps" or "partitions"; timestamps may have a time type, and become epoch ms.
+        name: "timestamps" or "partitions"; timestamps may have a time type, and become epoch ms: without a zone they
+            are UTC.
         chunks: The arrays.
         form: "q" or "i".
         default: For null.

@@ -264,7 +264,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             headers: For each row a sequence of pairs (str, bytes or None), or None; or Arrow
                 list<struct<key: string, value: binary>>.
             timestamps: A list of int (epoch ms), datetime or None for now; or Arrow int64 (epoch ms) or timestamp; or
-                NumPy datetime64, which is UTC.
+                NumPy datetime64. Arrow's timestamps without a zone are UTC, as NumPy's are, for a column counts from
+                1970 in UTC; a datetime without one in a list is in local time, as everywhere in Python.
             partitions: A list of int or None to let the partitioner choose; or Arrow int32 or int64.
 
         Returns:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -260,18 +261,34 @@ def test_timestamps_when_they_must_be_in_seconds_then_the_row_is_refused_whateve
     assert [record.timestamp for record in send([b"v"], timestamps=in_1970)] == [1_700_000_000], "it says what it is"
 
 
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns", "D", "h"])
-def test_timestamps_when_they_are_numpys_then_they_are_utc_in_whatever_unit_as_arrows_are(
-        send: Callable[..., list[Record]], unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nanoseconds were taken for milliseconds, and the others for local time."""
-    numpy = pytest.importorskip("numpy")
+@pytest.fixture
+def in_tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Local time is that of Tokyo, nine hours before UTC."""
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
-    try:
-        records = send([b"v"] * 2, timestamps=numpy.array(["2025-01-01T00", "1970-01-02"], f"datetime64[{unit}]"))
-    finally:
-        monkeypatch.undo()
-        time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_tokyo")
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_timestamps_when_they_are_arrows_without_a_zone_then_they_are_utc_and_datetimes_of_a_list_are_local(
+        send: Callable[..., list[Record]], unit: str) -> None:
+    midnight = datetime(2025, 1, 1)
+    columns = [pyarrow.array([midnight], pyarrow.timestamp(unit)),
+               pyarrow.array([midnight], pyarrow.timestamp(unit, "Asia/Tokyo")), [midnight]]
+    stored = [send([b"v"], timestamps=column)[-1].timestamp for column in columns]
+    assert stored == [1_735_689_600_000, 1_735_689_600_000, 1_735_689_600_000 - 9 * 3_600_000]
+
+
+@pytest.mark.usefixtures("in_tokyo")
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns", "D", "h"])
+def test_timestamps_when_they_are_numpys_then_they_are_utc_in_whatever_unit_as_arrows_are(
+        send: Callable[..., list[Record]], unit: str) -> None:
+    """Nanoseconds were taken for milliseconds, and the others for local time."""
+    numpy = pytest.importorskip("numpy")
+    records = send([b"v"] * 2, timestamps=numpy.array(["2025-01-01T00", "1970-01-02"], f"datetime64[{unit}]"))
     assert [record.timestamp for record in records] == [1_735_689_600_000, 86_400_000]
 
 
