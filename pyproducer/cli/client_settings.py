@@ -16,6 +16,7 @@ import click
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.settings.properties import read_properties
+from pyproducer.producer.config.other_keys import STRING_SERIALIZER_KEYS
 from pyproducer.producer.config.other_names import is_given, laid_over
 from pyproducer.producer.kafka_producer import KafkaProducer
 
@@ -121,6 +122,8 @@ def sending_settings(settings: dict[str, object]) -> dict[str, object]:
         refuse("transactional.id is set, and this command begins no transaction; the producer that has this id would "
                "be fenced: leave it out")
     found = dict(settings)
+    for key in STRING_SERIALIZER_KEYS:
+        found.pop(key, None)
     for key in ("key.serializer", "value.serializer"):
         given = str(found.pop(key, None) or "")
         if given and not given.endswith(_BYTES_ALREADY):

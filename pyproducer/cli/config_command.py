@@ -30,6 +30,7 @@ from pyproducer.producer.config.effective import (
     read_given,
 )
 from pyproducer.producer.config.producer_config import classes_of, is_named_by_user
+from pyproducer.producer.serializers import resolve_serializer
 
 REFUSED = 1
 _TOLD_BELOW = ("These settings have no effect", "No setting is called", "security.protocol = ")
@@ -140,6 +141,9 @@ def _try_to_load(settings: ProducerConfig, *, loads: bool) -> None:
     for value in classes_of(settings):
         if loads and isinstance(value, str) and is_named_by_user(value):
             import_object("interceptor.classes", value)
+    for key in ("key.serializer", "value.serializer"):
+        if isinstance(settings[key], str) and not is_named_by_user(settings[key]):
+            resolve_serializer(settings[key], key, settings.originals)
     if settings.security_protocol in ("SSL", "SASL_SSL"):
         build_client_ssl_context(settings)
     if loads or not any(_is_own(settings[key]) for key in _OF_LOGINS):

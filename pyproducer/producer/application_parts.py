@@ -17,7 +17,7 @@ from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.interceptors import ProducerInterceptors, resolve_interceptors
 from pyproducer.producer.partitioners import Partitioner, resolve_partitioner
 from pyproducer.producer.partitioners.partitioner import NextRandom, any_number
-from pyproducer.producer.serializers import Serializer, resolve_serializer
+from pyproducer.producer.serializers import Serializer, encodings_not_read, resolve_serializer
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -48,22 +48,26 @@ def application_parts(config: ProducerConfig, key_serializer: object, value_seri
         ConfigError: One cannot be made.
     """
     given = config.originals
+    key_serializer = config.key_serializer if key_serializer is None else key_serializer
+    value_serializer = config.value_serializer if value_serializer is None else value_serializer
     with contextlib.ExitStack() as made:
         def keep(part: object) -> None:
             if closes:
                 made.callback(close_parts, part)
 
-        key = resolve_serializer(key_serializer if key_serializer is not None else config.key_serializer,
-                                 "key.serializer", given)
+        key = resolve_serializer(key_serializer, "key.serializer", given)
         keep(key)
-        value = resolve_serializer(value_serializer if value_serializer is not None else config.value_serializer,
-                                   "value.serializer", given)
+        value = resolve_serializer(value_serializer, "value.serializer", given)
         keep(value)
         interceptors = resolve_interceptors(config.interceptor_classes, given)
         keep(interceptors)
         partitioner = resolve_partitioner(config.partitioner_class, config, next_random=next_random,
                                           make_lock=make_lock)
         made.pop_all()
+    not_read = encodings_not_read(given, key_serializer, value_serializer)
+    if not_read:
+        log.warning("These settings have no effect, for only a StringSerializer that settings name reads them: %s",
+                    ", ".join(not_read))
     return ApplicationParts(interceptors, partitioner, key, value)
 
 

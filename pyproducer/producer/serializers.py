@@ -2,7 +2,7 @@
 
 Road:    send() -> [serializer] -> partitioner
 Thread:  any caller; the serializers here have no state.
-Source:  Java org.apache.kafka.common.serialization (4.1).
+Source:  Java org.apache.kafka.common.serialization (4.1); its StringSerializer's charsets as probed there.
 
 A serializer is called as `serializer(topic, headers, data)` and returns bytes or None. None passes through all of those
 below: a None value is a tombstone. Whatever a serializer raises becomes a SerializationError of send().
@@ -10,6 +10,7 @@ below: a None value is a tombstone. Whatever a serializer raises becomes a Seria
 
 from __future__ import annotations
 
+import codecs
 import inspect
 import struct
 import sys
@@ -29,6 +30,7 @@ from pyproducer.producer.json_serializer import JsonSerializer
 Headers = list[Header]
 
 _JAVA_PACKAGE = "org.apache.kafka.common.serialization."
+_ENCODING = "serializer.encoding"
 
 
 @public
@@ -75,6 +77,9 @@ class BytesSerializer(_Named):
 class StringSerializer:
     """Str to bytes.
 
+    Made by its name, it has the charset of key.serializer.encoding or value.serializer.encoding, then that of
+    serializer.encoding, by the names that Java has for it, and writes what Java's does: UTF-16 is FE FF and big endian.
+
     Args:
         encoding: A codec of Python, UTF-8 as in Java.
 
@@ -94,6 +99,17 @@ class StringSerializer:
 
     def __repr__(self) -> str:
         return f"StringSerializer({self.encoding!r})"
+
+
+class _Utf16Serializer(StringSerializer):
+    """Java's UTF-16, which a setting names: FE FF, then big endian; nothing for no text. Python's is the machine's."""
+
+    def __init__(self) -> None:
+        super().__init__("utf-16-be")
+
+    def __call__(self, topic: str, headers: Headers, data: str | None) -> bytes | None:
+        encoded = super().__call__(topic, headers, data)
+        return b"\xfe\xff" + encoded if encoded else encoded
 
 
 class _IntegerSerializer(_Named):
@@ -276,14 +292,14 @@ def resolve_serializer(value: object, key: str = "value.serializer",
             that is called with (topic, headers, data); one of confluent-kafka's (Avro, JSON Schema, Protobuf); or a
             callable that takes only the data.
         key: The setting, for messages: "key.serializer" or "value.serializer".
-        props: The producer's properties, for `configure(props, is_key)` of a class that is made here. As in Java, an
-            instance that is given is not configured.
+        props: The producer's properties, for `configure(props, is_key)` of a class that is made here, and for
+            StringSerializer. As in Java, an instance that is given is not configured.
 
     Returns:
         The serializer, or None when bytes should pass through as they are.
 
     Raises:
-        ConfigError: There is no such serializer, or its `configure` failed. Nothing was started.
+        ConfigError: There is no such serializer, no such charset, or its `configure` failed. Nothing was started.
     """
     if value is None:
         return None
@@ -292,7 +308,7 @@ def resolve_serializer(value: object, key: str = "value.serializer",
     if inspect.iscoroutine(value):
         value.close()
         raise ConfigError(key, value, f"it is not made yet: what makes it is asynchronous. {_HOW_ASYNC}")
-    instance: Any = make_instance(key, value)
+    instance: Any = _string_serializer(key, props or {}) if value is StringSerializer else make_instance(key, value)
     if not callable(instance):
         raise ConfigError(key, value, "a serializer must be callable as (topic, headers, data) or as (data), or be one "
                                       f"of these names: {', '.join(_SHORT_NAMES)}")
@@ -301,16 +317,73 @@ def resolve_serializer(value: object, key: str = "value.serializer",
     return _with_three_arguments(key, instance)
 
 
+def encodings_not_read(props: Mapping[str, object], key_serializer: object, value_serializer: object) -> list[str]:
+    """Return those settings of StringSerializer that are given and that nothing is made to read.
+
+    Args:
+        props: The producer's properties.
+        key_serializer: What is to be resolved; a name is not imported, and may be of a class that reads them.
+        value_serializer: The same.
+    """
+    not_read = []
+    is_common_read = False
+    for key, value in (("key.serializer", key_serializer), ("value.serializer", value_serializer)):
+        reads = _may_read_settings(value)
+        if props.get(f"{key}.encoding") is None:
+            is_common_read |= reads
+        elif not reads:
+            not_read.append(f"{key}.encoding")
+    if props.get(_ENCODING) is not None and not is_common_read:
+        not_read.append(_ENCODING)
+    return not_read
+
+
+def _may_read_settings(value: object) -> bool:
+    if isinstance(value, str):
+        value = _known(value.strip())
+        return value is None or value is StringSerializer
+    return value is StringSerializer or (isinstance(value, type) and hasattr(value, "configure"))
+
+
+def _string_serializer(key: str, props: Mapping[str, object]) -> StringSerializer:
+    """Return the serializer of the charset that the settings name."""
+    for setting in (f"{key}.encoding", _ENCODING):
+        charset = props.get(setting)
+        if charset is not None:
+            return _of_charset(setting, charset)
+    return StringSerializer()
+
+
+def _of_charset(setting: str, charset: object) -> StringSerializer:
+    if not isinstance(charset, str):
+        raise ConfigError(setting, charset, f"it must be the name of a charset, as 'UTF-8', not a "
+                                            f"{type(charset).__name__}")
+    try:
+        codec = codecs.lookup(charset.strip()).name
+        "a".encode(codec)  # there are codecs of Python's that are none of text
+    except (LookupError, ValueError):
+        raise ConfigError(setting, charset, "there is no such charset: use UTF-8, UTF-16, UTF-16LE, ISO-8859-1, "
+                                            "US-ASCII, or another that Python has a codec of") from None
+    if codec == "utf-16":
+        return _Utf16Serializer()
+    # Java's UTF-32 is big endian without a mark, Python's is the machine's with one.
+    return StringSerializer("utf-32-be" if codec == "utf-32" else codec)
+
+
 def _by_name(key: str, name: str) -> object:
-    if name.lower() in _SHORT_NAMES:
-        return _SHORT_NAMES[name.lower()]
+    found = _known(name)
+    if found is not None:
+        return found
     simple_name = name.removeprefix(_JAVA_PACKAGE)
-    if simple_name in _JAVA_NAMES:
-        return _JAVA_NAMES[simple_name]
     if simple_name != name or ("." not in name and ":" not in name):
         raise ConfigError(key, name, f"there is no such serializer here: use one of {', '.join(_SHORT_NAMES)}, a Java "
                                      "class name of these, a callable, or 'module:Class'")
     return import_object(key, name)
+
+
+def _known(name: str) -> type[Serializer] | None:
+    """Return the serializer here that a short name or one of Java's means."""
+    return _SHORT_NAMES.get(name.lower()) or _JAVA_NAMES.get(name.removeprefix(_JAVA_PACKAGE))
 
 
 def _with_three_arguments(key: str, function: Callable[..., bytes | None]) -> Serializer:

@@ -29,6 +29,7 @@ from pyproducer import (
     UnknownTopicOrPartitionError,
 )
 from pyproducer.producer.partitioners import partition_for
+from pyproducer.producer.serializers import StringSerializer
 from pyproducer.testing import MockProducer, mock_producer
 from tests.support.patience import GIVE_UP_S
 
@@ -49,6 +50,23 @@ def test_settings_when_the_brokers_are_given_by_librdkafkas_name_then_they_are_t
     """bootstrap.servers is given, too, it said, and nobody had."""
     with MockProducer({"metadata.broker.list": "kafka:9092", "queue.buffering.max.ms": 5}) as producer:
         assert producer.send("t", b"v").result(0).offset == 0
+
+
+@pytest.mark.parametrize(("props", "told"), [
+    ({"value.serializer": "string"}, ["key.serializer.encoding"]),
+    ({"key.serializer": "string"}, ["serializer.encoding"]),
+    ({"key.serializer": "string", "value.serializer": "string"}, []),
+    ({"key.serializer": "string", "value.serializer": "json"}, ["serializer.encoding"]),
+    ({}, ["key.serializer.encoding", "serializer.encoding"]),
+    ({"key.serializer": StringSerializer(), "value.serializer": "StringSerializer"}, ["key.serializer.encoding"]),
+    ({"key.serializer": StringSerializer, "value.serializer": StringSerializer("ascii")}, ["serializer.encoding"])])
+def test_charsets_when_no_serializer_reads_them_then_a_warning_names_them(
+        props: dict[str, object], told: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    charsets = {"key.serializer.encoding": "UTF-16", "serializer.encoding": "UTF-16BE"}
+    MockProducer({**props, **charsets}).close()
+    lines = [record.getMessage() for record in caplog.records if "StringSerializer" in record.getMessage()]
+    assert lines == ([f"These settings have no effect, for only a StringSerializer that settings name reads them: "
+                      f"{', '.join(told)}"] if told else [])
 
 
 def test_history_when_there_are_serializers_then_it_has_what_the_application_gave() -> None:

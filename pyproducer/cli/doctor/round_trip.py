@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyproducer.cli.doctor.reach import without_place
 from pyproducer.common.errors import KafkaError
+from pyproducer.producer.config.other_keys import STRING_SERIALIZER_KEYS
 from pyproducer.producer.config.other_names import laid_over
 from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.protocol.apis import ApiKeys
@@ -30,7 +31,7 @@ _PINGS = 5
 _KEY = b"pyproducer-doctor"
 # What the application does with its records is not the doctor's.
 _LEFT_OUT = ("key.serializer", "value.serializer", "interceptor.classes", "partitioner.class", "pyproducer.fork",
-             "pyproducer.on.unretrieved", "transactional.id")
+             "pyproducer.on.unretrieved", "transactional.id", *STRING_SERIALIZER_KEYS)
 
 
 def ask_only(client: BlockingClient, leader: Connection, clock: Clock, report: Report) -> None:

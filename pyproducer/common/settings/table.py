@@ -27,12 +27,14 @@ class OtherKeys(NamedTuple):
         ignored_prefixes: The same for whole families.
         meant: What other programs call a setting of the table: an error that names the table's key.
         answers: What else to say to a name of another program, where its value cannot be taken as it is.
+        read_elsewhere: They are of classes that are here, which read them as they were given.
     """
 
     ignored: frozenset[str] = frozenset()
     ignored_prefixes: tuple[str, ...] = ()
     meant: Mapping[str, str] | None = None
     answers: Mapping[str, str] | None = None
+    read_elsewhere: frozenset[str] = frozenset()
 
 
 NO_OTHER_KEYS = OtherKeys()
@@ -128,6 +130,8 @@ class SettingTable(Mapping[str, Setting]):
             row = self._rows.get(key)
             if row is None:
                 if key not in self._synonyms:
+                    if key in self._other_keys.read_elsewhere:
+                        continue
                     if not self.is_ignored(key):
                         if strangers is None or not isinstance(key, str) or not self.is_stranger(key):
                             refusals.append(self.unknown_key_error(key, value))

@@ -25,6 +25,7 @@ from pyproducer.producer.config.other_names import laid_over
 from pyproducer.producer.config.producer_config import ProducerConfig
 from pyproducer.producer.config.security import login_module, settings_not_used
 from pyproducer.producer.config.table import CONFIG_TABLE
+from pyproducer.producer.serializers import encodings_not_read
 
 _WHY_OF_SUPPORT = {
     Support.JVM_ONLY: "only a JVM can use it",
@@ -33,7 +34,7 @@ _WHY_OF_SUPPORT = {
     Support.NOT_YET: "nothing reads it in this version",
 }
 _WHY_OF_OTHERS = (
-    (other_keys.CONSUMER_KEYS, "a consumer's setting"),
+    (other_keys.CONSUMER_KEYS | other_keys.STRING_DESERIALIZER_KEYS, "a consumer's setting"),
     (other_keys.ADMIN_KEYS, "an admin client's setting"),
     (other_keys.JVM_KEYS, "only a JVM can use it"),
     (other_keys.NEWER_KEYS, "newer than Kafka 4.1, and nothing here acts on it"),
@@ -152,6 +153,8 @@ def _unused(config: ProducerConfig, origins: Mapping[str, str]) -> Iterator[Unus
         why[key] = _why_other(key) if row is None else _WHY_OF_SUPPORT[row.support]
     for key in config.strangers:
         why[key] = "no setting has this name; only classes of your own with configure() get to see it"
+    for key in encodings_not_read(config.originals, config.key_serializer, config.value_serializer):
+        why[key] = "only StringSerializer reads it, and it is not named"
     for key in settings_not_used(values, config.explicit):
         why.setdefault(key, f"security.protocol = {config.security_protocol} does not use it")
     for key, reason in _idle(values):

@@ -2,8 +2,9 @@
 
 Road:    [other keys] -> table
 Thread:  constants.
-Source:  Java ConsumerConfig, AdminClientConfig, ProducerConfig (4.3, and what is merged for 4.4); Confluent's
-         serializers and interceptors; other clients' names: librdkafka CONFIGURATION.md (2.x), kafka-python, aiokafka.
+Source:  Java ConsumerConfig, AdminClientConfig, ProducerConfig (4.3, and what is merged for 4.4), StringSerializer,
+         StringDeserializer (4.1); Confluent's serializers and interceptors; other clients' names: librdkafka
+         CONFIGURATION.md (2.x), kafka-python, aiokafka.
 """
 
 from __future__ import annotations
@@ -45,6 +46,13 @@ SERIALIZER_KEYS = frozenset({
     "value.schema.id.deserializer", "value.schema.id.serializer", "value.subject.name.strategy",
 })
 """Keys of Confluent's serializers that begin with no word of their own."""
+
+STRING_SERIALIZER_KEYS = ("key.serializer.encoding", "value.serializer.encoding", "serializer.encoding")
+"""Keys of Java's StringSerializer, which ours reads."""
+
+STRING_DESERIALIZER_KEYS = frozenset({"key.deserializer.encoding", "value.deserializer.encoding",
+                                      "deserializer.encoding"})
+"""Keys of Java's StringDeserializer, which is a consumer's."""
 
 FOREIGN_PREFIXES = ("schema.registry.", "basic.auth.", "bearer.auth.", "request.header.", "rule.executors.",
                     "rule.actions.", "apicurio.registry.",
@@ -190,5 +198,7 @@ ANSWERS = {
 }
 """What to say to names of other clients besides, or where nothing here is meant by them."""
 
-OTHER_KEYS = OtherKeys(ignored=CONSUMER_KEYS | ADMIN_KEYS | JVM_KEYS | NEWER_KEYS | SERIALIZER_KEYS,
-                       ignored_prefixes=FOREIGN_PREFIXES, meant=MEANT, answers=ANSWERS)
+OTHER_KEYS = OtherKeys(ignored=(CONSUMER_KEYS | ADMIN_KEYS | JVM_KEYS | NEWER_KEYS | SERIALIZER_KEYS
+                                | STRING_DESERIALIZER_KEYS),
+                       ignored_prefixes=FOREIGN_PREFIXES, meant=MEANT, answers=ANSWERS,
+                       read_elsewhere=frozenset(STRING_SERIALIZER_KEYS))

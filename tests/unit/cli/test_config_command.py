@@ -123,6 +123,15 @@ def test_settings_without_effect_when_given_then_each_says_why(run) -> None:
         "transaction.timeout.ms": ("line 20", "there is no transactional.id")}
 
 
+def test_charsets_when_given_then_who_reads_them_and_whether_there_are_such(run) -> None:
+    text = "bootstrap.servers=b:1\nvalue.serializer=string\nvalue.serializer.encoding=UTF-16\n"
+    answer = json.loads(run(f"{text}key.serializer.encoding=UTF-16\n", "--json").stdout)
+    assert answer["no_effect"] == [{"key": "key.serializer.encoding", "origin": "line 4",
+                                    "why": "only StringSerializer reads it, and it is not named"}]
+    answer = json.loads(run(text.replace("UTF-16", "UTF-17"), "--json").stdout)
+    assert (answer["refused"]["key"], answer["refused"]["place"]) == ("value.serializer.encoding", "line 3")
+
+
 @pytest.mark.parametrize(("text", "keys"), [
     ("partitioner.ignore.keys=true\npartitioner.availability.timeout.ms=7\n", set()),
     ("partitioner.ignore.keys=true\npartitioner.class=default\n", {"partitioner.ignore.keys"}),

@@ -124,6 +124,50 @@ def test_names_when_listed_then_each_is_of_one_of_the_serializers() -> None:
         assert set(table.values()) <= set(ALL)
 
 
+TEXT = "a\u00e9\u20ac\U0001f600"
+OF_JAVA = [  # what Java's StringSerializer (4.1) writes
+    ("UTF8", TEXT, "61c3a9e282acf09f9880"), ("UTF-8", TEXT, "61c3a9e282acf09f9880"),
+    ("UTF-16", TEXT, "feff006100e920acd83dde00"), ("UTF_16", TEXT, "feff006100e920acd83dde00"),
+    ("UTF-16LE", TEXT, "6100e900ac203dd800de"), ("UTF-16BE", TEXT, "006100e920acd83dde00"),
+    ("UTF-32", TEXT, "00000061000000e9000020ac0001f600"), ("GB18030", TEXT, "61a8a6a2e39439fc36"),
+    ("windows-1252", TEXT[:3], "61e980"), ("Cp1252", TEXT[:3], "61e980"), ("ISO-8859-1", TEXT[:2], "61e9"),
+    ("ISO8859_1", TEXT[:2], "61e9"), ("latin1", TEXT[:2], "61e9"), ("Cp037", TEXT[:2], "8151"),
+    ("US-ASCII", TEXT[:1], "61"), ("ASCII", TEXT[:1], "61")]
+
+
+@pytest.mark.parametrize(("charset", "text", "of_java"), OF_JAVA)
+@pytest.mark.parametrize("name", ["org.apache.kafka.common.serialization.StringSerializer", "string", StringSerializer])
+def test_text_when_settings_name_the_charset_then_the_bytes_are_those_of_java(
+        name: object, charset: str, text: str, of_java: str) -> None:
+    """It was an unknown setting: did you mean value.serializer?"""
+    serializer = resolve_serializer(name, "value.serializer", {"value.serializer.encoding": charset})
+    assert serializer is not None
+    assert serialized(serializer, text) == bytes.fromhex(of_java)
+    assert serialized(serializer, "") == b""
+    assert serialized(serializer, None) is None
+    with pytest.raises(TypeError, match="expected str"):
+        serialized(serializer, b"x")
+
+
+def test_charset_when_several_settings_name_one_then_that_of_keys_or_values_comes_first_as_in_java() -> None:
+    props = {"key.serializer.encoding": "UTF-16BE", "serializer.encoding": "UTF-16LE",
+             "value.serializer.encoding": None}
+    key, value = (resolve_serializer("string", f"{name}.serializer", props) for name in ("key", "value"))
+    assert serialized(key, "a") == b"\0a"
+    assert serialized(value, "a") == b"a\0"
+    given = resolve_serializer(StringSerializer("ascii"), "key.serializer", props)
+    assert serialized(given, "a") == b"a"  # as in Java, an instance is not configured
+
+
+@pytest.mark.parametrize("charset", ["nonsense", "hex", "rot13", "", "a\0b", "undefined", 5, b"utf-8"])
+@pytest.mark.parametrize("setting", ["key.serializer.encoding", "serializer.encoding"])
+def test_charset_when_there_is_none_then_config_error_with_its_key(setting: str, charset: object) -> None:
+    words = "there is no such charset: use UTF-8|must be the name of a charset"
+    with pytest.raises(ConfigError, match=words) as caught:
+        resolve_serializer("string", "key.serializer", {setting: charset})
+    assert caught.value.key == setting
+
+
 def test_nothing_when_given_then_bytes_pass_through() -> None:
     assert resolve_serializer(None) is None
 

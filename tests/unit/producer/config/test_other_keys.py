@@ -103,6 +103,18 @@ def test_keys_when_of_registries_consumers_admins_or_newer_releases_then_one_war
     assert config.originals["bearer.auth.token"] == "hunter2"
 
 
+def test_charsets_of_strings_when_given_then_they_are_known_and_no_warning_is_due(
+        caplog: pytest.LogCaptureFixture) -> None:
+    """unknown setting; did you mean 'value.serializer'?"""
+    given = {"value.serializer": "org.apache.kafka.common.serialization.StringSerializer",
+             "value.serializer.encoding": "UTF-16", "serializer.encoding": "UTF-8"}
+    config = ProducerConfig({**SERVERS, **given})
+    assert caplog.records == []
+    assert config.originals == {**SERVERS, **given}
+    consumers = {"value.deserializer.encoding": "UTF-16", "deserializer.encoding": "UTF-16"}
+    assert ProducerConfig({**SERVERS, **consumers}).without_effect == set(consumers)
+
+
 class Configurable:
     """A class of the user that takes settings of its own."""
 
