@@ -221,6 +221,7 @@ class _OneArgument:
         return repr(self._function)
 
 
+_DATA = ("data", "value")
 _PORTS = {"http": 80, "https": 443}
 _HOW_ASYNC = ("Leave it out of the producer and send its bytes: await serializer(value, SerializationContext(topic, "
               "MessageField.VALUE))")
@@ -387,7 +388,10 @@ def _known(name: str) -> type[Serializer] | None:
 
 
 def _with_three_arguments(key: str, function: Callable[..., bytes | None]) -> Serializer:
-    """Return a serializer; a callable with one required argument (or that does not tell) is given only the data."""
+    """Return a serializer; a callable with one required argument (or without a signature) is given only the data.
+
+    One of three arguments, the last of which is called data or value, gets all, whichever have defaults.
+    """
     if is_coroutine_function(function):
         raise ConfigError(key, function, "it is a coroutine function, and a serializer is called, not awaited: give "
                                          "one that returns bytes")
@@ -395,14 +399,24 @@ def _with_three_arguments(key: str, function: Callable[..., bytes | None]) -> Se
     if confluent is not None and isinstance(function, confluent.Serializer):
         return _InContext(function, confluent, is_key=key == "key.serializer")
     try:
-        parameters = inspect.signature(function).parameters.values()
+        found = inspect.signature(function)
     except (TypeError, ValueError):
         return _OneArgument(function)
+    parameters = found.parameters.values()
     required = [parameter for parameter in parameters if parameter.default is parameter.empty
-                and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)]
-    if len(required) == 3:
+                and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)]
+    names = [parameter.name for parameter in parameters
+             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)]
+    takes_all = len(names) == 3 and names[2] in _DATA and names[0] not in _DATA
+    by_position = all(parameter.kind is not parameter.KEYWORD_ONLY for parameter in required)
+    if by_position and (len(required) == 3 or (takes_all and len(required) < 3)):
         return function
-    if len(required) <= 1:
+    if by_position and len(required) <= 1:
+        if (names[:1] == ["topic"] and len(parameters) > 1) or any(name in _DATA for name in names[1:]):
+            # The data alone might be taken for something else, and the wrong value sent without a word.
+            raise ConfigError(key, function, f"it takes {found}, which does not tell whether it is to get the topic "
+                                             "and the headers, too: write it as (topic, headers, data) or (data), or "
+                                             "give a function that calls it")
         return _OneArgument(function)
     raise ConfigError(key, function, f"it takes {len(required)} arguments: a serializer takes (topic, headers, data) "
-                                     "or (data)")
+                                     "or (data), by position")

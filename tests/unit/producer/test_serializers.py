@@ -206,6 +206,52 @@ def test_callable_when_it_takes_the_data_then_only_that_and_no_none(function: Ca
     assert repr(serializer) == repr(function)
 
 
+def of_defaults(topic: str, headers: Any = None, data: Any = None) -> bytes:
+    return f"{topic}{headers[0].key}{data}".encode()
+
+
+class OfValues:
+    def __call__(self, topic: str, headers: Any, value: Any = None) -> bytes:
+        return of_defaults(topic, headers, value)
+
+
+@pytest.mark.parametrize("function", [
+    of_defaults, OfValues, OfValues(), lambda topic="", headers=None, value=None: of_defaults(topic, headers, value),
+    functools.partial(lambda more, topic, headers=None, data=None: of_defaults(topic, headers, data), 1)])
+def test_callable_when_arguments_of_the_three_have_defaults_then_it_gets_all(function: Any) -> None:
+    """It got the data alone, as the topic, and the wrong value was sent without a word."""
+    serializer = resolve_serializer(function)
+    assert serialized(serializer, "x") == b"topichx"
+    assert serialized(serializer, None) == b"topichNone"
+
+
+@pytest.mark.parametrize("function", [
+    lambda topic, data=None: b"", lambda topic, headers=None, payload=None: b"", lambda topic, *rest: b"",
+    lambda topic, headers=None, data=None, schema=None: b"", lambda topic, *, headers=None, data=None: b"",
+    lambda schema, data=None: b"", lambda data, headers=None, value=None: b"",
+    functools.partial(of_defaults, headers=None)])
+def test_callable_when_it_does_not_tell_what_it_takes_then_it_is_refused(function: Any) -> None:
+    with pytest.raises(ConfigError, match=r"it takes \(.*, which does not tell whether it is to get .* write it as "
+                                          r"\(topic, headers, data\) or \(data\), or give a function that calls it"):
+        resolve_serializer(function)
+
+
+@pytest.mark.parametrize("function", [
+    lambda data, headers=None, more=None: data.encode(), lambda value, codec="ascii", data_too=1: value.encode(),
+    lambda topic: topic.encode(), lambda text, *, value=None: text.encode(), lambda data, *rest: data.encode()])
+def test_callable_when_only_its_first_argument_may_be_the_data_then_it_gets_that(function: Any) -> None:
+    assert serialized(resolve_serializer(function), "x") == b"x"
+
+
+@pytest.mark.parametrize("function", [
+    lambda data, *, codec: b"", lambda topic, headers, *, data: b"",
+    lambda topic, headers=None, data=None, *, codec: b"", lambda topic, headers, data, *, codec: b""])
+def test_callable_when_it_needs_more_than_it_gets_then_it_is_refused(function: Any) -> None:
+    """Each record failed: missing 1 required keyword-only argument."""
+    with pytest.raises(ConfigError, match=r"it takes [234] arguments: a serializer takes \(topic, headers, data\) or"):
+        resolve_serializer(function)
+
+
 def test_callable_when_it_tells_no_signature_then_it_gets_the_data() -> None:
     class Opaque:
         __signature__ = "none"
