@@ -49,6 +49,9 @@ _ALWAYS_SO = {
     "sasl.oauthbearer.method": ("default", "oidc"), "sasl.oauthbearer.grant.type": ("client_credentials",),
     "ssl.ca.location": ("probe",), "compression.level": ("-1",),
 }
+_CODECS_WITHOUT_LEVEL = ("", "none", "snappy")
+_FAST_LZ4 = ("0", "1", "2")  # of liblz4's levels those of the fast compressor
+_FAST_LZ4_OF_JAVA = 9
 _CODECS_WITH_LEVEL = ("gzip", "lz4", "zstd")
 _PARTITIONERS = ("consistent_random", "murmur2_random", "fnv1a_random")
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
@@ -202,8 +205,17 @@ def _socket_buffer(work: _Translation, key: str) -> None:
 
 def _level(work: _Translation, key: str) -> None:
     codec = work.text("compression.type") or work.text("compression.codec")
-    if work.text(key) in _ALWAYS_SO[key]:
+    level = work.text(key)
+    if level in _ALWAYS_SO[key] or (level == "0" and codec in _CODECS_WITHOUT_LEVEL):
         work.leave_out(key)
+    elif codec == "lz4" and level in _FAST_LZ4:
+        work.put((key,), "compression.lz4.level", _FAST_LZ4_OF_JAVA)
+    elif codec == "lz4" and level == str(_FAST_LZ4_OF_JAVA):
+        work.refuse(key, f"lz4's slow compressor at {level} has no number in Java, whose {level} is the fast one: set "
+                         "it to 8 or 10 for the slow one, or to 0 for the fast one")
+    elif codec == "gzip" and level == "0":
+        work.refuse(key, "gzip compresses nothing at 0, which Java does not know: set compression.type to none, or it "
+                         "to 1 to 9")
     elif codec in _CODECS_WITH_LEVEL:
         work.put((key,), f"compression.{codec}.level", work.given[key])
     else:

@@ -31,6 +31,11 @@ def log_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     ({"message.send.max.retries": 3}, "retries", 3), ({"request.required.acks": "all"}, "acks", "-1"),
     ({"compression.codec": "lz4", "compression.level": 3}, "compression.lz4.level", 3),
     ({"compression.codec": "lz4", "compression.level": -1}, "compression.lz4.level", 9),
+    ({"compression.codec": "lz4", "compression.level": 0}, "compression.lz4.level", 9),  # 9 is Java's fast one
+    ({"compression.codec": "lz4", "compression.level": "2"}, "compression.lz4.level", 9),
+    ({"compression.codec": "lz4", "compression.level": 12}, "compression.lz4.level", 12),
+    ({"compression.codec": "gzip", "compression.level": 9}, "compression.gzip.level", 9),
+    ({"compression.codec": "zstd", "compression.level": 0}, "compression.zstd.level", 0),
     ({"max.in.flight": 2}, "max.in.flight.requests.per.connection", 2),
     ({"message.max.bytes": 2000000}, "max.request.size", 2000000),
     ({"socket.send.buffer.bytes": 0}, "send.buffer.bytes", -1),
@@ -47,6 +52,12 @@ def test_name_of_librdkafka_when_given_then_it_is_javas_setting(
     (line,) = log_lines(caplog)
     assert "by librdkafka's names; Java's are: " in line
     assert config.originals == {**SERVERS, **given}
+
+
+@pytest.mark.parametrize("codec", ["snappy", "none"])
+def test_level_when_the_codec_has_none_and_it_is_0_then_it_is_left_out(codec: str) -> None:
+    config = ProducerConfig({**SERVERS, "compression.type": codec, "compression.level": 0})
+    assert config.explicit == {"bootstrap.servers", "compression.type"}
 
 
 @pytest.mark.parametrize("given", [
@@ -86,6 +97,11 @@ def test_user_and_password_when_given_then_they_log_in(secret: str, caplog: pyte
     ({"linger.ms": 5, "queue.buffering.max.ms": 6}, "linger.ms is given, too, which is Java's name of it"),
     ({"message.timeout.ms": "soon"}, r"'soon' for configuration message.timeout.ms: .*Java's name of it is delivery"),
     ({"compression.codec": "snappy", "compression.level": 3}, "snappy, which has no level"),
+    ({"compression.codec": "lz4", "compression.level": 9},
+     r"^Invalid value 9 for configuration compression.level: .*in Java, whose 9 is the fast one: set it to 8 or 10"),
+    ({"compression.codec": "gzip", "compression.level": "0"},
+     r"compression.level: gzip compresses nothing at 0.*: set compression.type to none, or it to 1 to 9"),
+    ({"compression.codec": "lz4", "compression.level": "fast"}, r"'fast' for configuration compression.level: "),
     ({"queue.buffering.max.kbytes": "1.5"}, "whole number of KiB"),
     ({"enable.ssl.certificate.verification": "false"}, "To check no certificate at all"),
     ({"partitioner": "random"}, "'consistent_random', 'murmur2_random'"),
