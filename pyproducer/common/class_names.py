@@ -19,8 +19,8 @@ _JAVA_CLASS = re.compile(r"[a-z_0-9]+(?:\.[a-z_0-9]+)+(?:[.$][A-Z]\w*)+")
 _REGISTRY = "give the serializer of confluent-kafka, or another in Python, as an object: docs/migration.md"
 _JAVA_SERIALIZERS = ("KafkaAvroSerializer", "KafkaJsonSchemaSerializer", "KafkaProtobufSerializer",
                      "AvroKafkaSerializer", "KafkaJsonSerializer")
-# Interceptors that tell another product of Confluent's how the client does, and change no record.
-_MONITORING = "io.confluent.monitoring.clients.interceptor."
+# Interceptors and reporters that tell another product of Confluent's how the client does, and change no record.
+_MONITORING = ("io.confluent.monitoring.clients.interceptor.", "io.confluent.metrics.reporter.")
 _HOW = "write 'module:Class' or 'package.module.Class', or give the object itself"
 
 

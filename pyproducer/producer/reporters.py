@@ -7,7 +7,7 @@ called once, with a function that returns all numbers as a list of Metric; it ma
 Road:    wiring -> [reporters] -> the application
 Thread:  the constructor's; `close` the sender thread's.
 Source:  Java MetricsReporter, CommonClientConfigs.metricsReporters (4.1). Differs from Java: told of no single metric,
-         for all are there from the start; JmxReporter is nobody here.
+         for all are there from the start; JmxReporter is nobody here, nor is Confluent's, with a warning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from pyproducer.common.class_names import import_object
+from pyproducer.common.class_names import import_object, is_left_out
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ConfigError
 from pyproducer.observe.registry import Metric, Registry
@@ -40,7 +40,9 @@ def reporters_of(config: ProducerConfig, registry: Registry, clock: Clock) -> tu
     made: list[object] = []
     try:
         for given in config.metric_reporters:
-            if given != _JMX:
+            if is_left_out(given):
+                log.warning("%s has no effect: only a JVM can use %s", _KEY, given)
+            elif given != _JMX:
                 made.append(_begun(given, config, registry, clock))
     except BaseException:
         close_parts(*made)

@@ -59,6 +59,18 @@ def test_reporter_when_it_is_none_then_the_constructor_says_so(given: object, wh
         KafkaProducer({"bootstrap.servers": "localhost:1", "metric.reporters": [given]})
 
 
+def test_reporter_when_it_is_confluents_of_a_shared_file_then_it_is_left_out_with_a_warning(
+        caplog: pytest.LogCaptureFixture) -> None:
+    """It was refused, though the settings that come with it were taken."""
+    confluents = "io.confluent.metrics.reporter.ConfluentMetricsReporter"
+    given: list[object] = []
+    KafkaProducer({"bootstrap.servers": "localhost:1", "metric.reporters": [confluents, given.append],
+                   "confluent.metrics.reporter.bootstrap.servers": "localhost:1"}).close()
+    assert len(given) == 1
+    lines = [record.getMessage() for record in caplog.records]
+    assert f"metric.reporters has no effect: only a JVM can use {confluents}" in lines
+
+
 @pytest.mark.parametrize("wrong", [
     {"partitioner.class": "no.such:thing"}, {"pyproducer.why.socket": "/nowhere/why"},
     {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": "/nowhere.pem"},
