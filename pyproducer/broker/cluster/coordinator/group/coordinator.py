@@ -135,7 +135,7 @@ class GroupCoordinator:
                     step.join(request, reply)
                     answers = self._finish(step)
                 else:
-                    del self._groups[group_id]
+                    self._forget(group_id)
                     answers = [lambda: reply(JoinAnswer(error_code, request.member_id))]
         _give(answers)
 
@@ -247,8 +247,7 @@ class GroupCoordinator:
             written = self._append(group_id, [*records, group_tombstone(group_id)])
             if isinstance(written, ErrorCode):
                 return written
-            del self._groups[group_id]
-            self._offsets.remove_group(group_id)
+            self._forget(group_id)
         return ErrorCode.NONE
 
     def on_topic_deleted(self, topic: str) -> None:
@@ -288,8 +287,7 @@ class GroupCoordinator:
                 for topic_partition in expired:
                     self._offsets.forget(group.group_id, topic_partition)
                 if is_unused:
-                    del self._groups[group.group_id]
-                    self._offsets.remove_group(group.group_id)
+                    self._forget(group.group_id)
                 count += len(expired)
         return count
 
@@ -363,14 +361,23 @@ class GroupCoordinator:
                 return
             task.cancel()
         self._timer_tasks[group.group_id] = self._timer.schedule(
-            max(deadline_ms - self._clock.now_ms(), 1), lambda: self._on_time(group))
+            max(deadline_ms - self._clock.now_ms(), 1), lambda: self._on_time(group.group_id))
 
-    def _on_time(self, group: ClassicGroup) -> None:
+    def _on_time(self, group_id: str) -> None:
         with self._lock:
-            if self._groups.get(group.group_id) is not group:
+            group = self._groups.get(group_id)
+            if group is None:
                 return
             answers = self._finish(GroupStep(group, self._limits, self._clock.now_ms()))
         _give(answers)
+
+    def _forget(self, group_id: str) -> None:
+        """Remove a group with all that is kept under its name, which another group may have next."""
+        del self._groups[group_id]
+        self._offsets.remove_group(group_id)
+        task = self._timer_tasks.pop(group_id, None)
+        if task is not None:
+            task.cancel()
 
     def _validate_commit(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int, *,
                          is_transactional: bool) -> ErrorCode:
