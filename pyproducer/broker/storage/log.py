@@ -215,10 +215,10 @@ class Log:
             number += 1
             segment = segments[number]
             start, end = segment.position_of(offset), self._published_end(segment)
-        if start >= end:
-            return b""
         if up_to_offset is not None:  # also when it was the end: there may be a batch behind it by now
             end = min(end, segment.position_of(up_to_offset))
+        if start >= end:  # compaction may have left nothing in between
+            return b""
         limit = min(end, start + max_bytes)
         if limit < end or limit - start < HEADER_SIZE_BYTES:
             data = segment.file.read(start, limit - start) if limit > start else b""
@@ -230,20 +230,24 @@ class Log:
         return segment.file.read(start, limit - start)
 
     def bytes_after(self, offset: int, max_bytes: int, *, up_to_offset: int | None = None) -> int:
-        """Return about how many bytes a read from `offset` could give, not above `max_bytes`.
+        """Return about how many bytes a read from `offset` could give, not above `max_bytes`; 0 when it gives none.
 
-        Bytes behind `up_to_offset` count too when there are some before it.
+        Bytes from `up_to_offset` on do not count.
         """
         if offset >= (self.log_end_offset if up_to_offset is None else up_to_offset):
             return 0
-        all_segments, base_offsets = self._view
-        segments = all_segments[max(bisect_right(base_offsets, offset) - 1, 0):]
-        size_bytes = segments[0].size_bytes - segments[0].position_of(offset)
-        for segment in segments[1:]:
-            if size_bytes >= max_bytes:
-                break
+        segments, base_offsets = self._view
+        first = max(bisect_right(base_offsets, offset) - 1, 0)
+        last = len(base_offsets) - 1
+        if up_to_offset is not None:
+            last = bisect_right(base_offsets, up_to_offset, lo=first + 1) - 1
+        size_bytes = -segments[first].position_of(offset)
+        for segment in segments[first:last]:
             size_bytes += segment.size_bytes
-        return min(size_bytes, max_bytes)
+            if size_bytes >= max_bytes:
+                return max_bytes
+        end = segments[last].size_bytes if up_to_offset is None else segments[last].position_of(up_to_offset)
+        return min(size_bytes + end, max_bytes)
 
     def batch_for_timestamp(self, timestamp: int) -> BatchHeader | None:
         """Return the first batch with a record at or after `timestamp`, or None; nothing before the log's start."""

@@ -448,3 +448,43 @@ def test_last_batch_when_its_producer_is_forgotten_then_it_goes_too(open_log: Lo
     assert compact_anew(log, LATER_MS) > 0
     assert log.size_bytes < before
     assert [record.value for record in stored(log)] == [b"2", b"segment"]
+
+
+# ---- readers that stop before the end
+
+def test_read_when_nothing_is_left_before_an_open_transaction_then_none_of_its_records_is_read(
+        open_log: LogMaker) -> None:
+    """A reader of committed records began where it had to stop, and was given a batch all the same: an open one's."""
+    log = open_log(delete_retention_ms=0)
+    append(log, (b"k", b"1"))
+    append(log, (b"k", None))
+    log.config = log.config._replace(segment_bytes=1)
+    append(log, (b"k", b"open"), producer_id=9, producer_epoch=1, base_sequence=0, is_transactional=True)
+    assert compact(log, LATER_MS) > 0
+    assert (log.log_start_offset, log.last_stable_offset, log.log_end_offset) == (0, 2, 3)
+    for offset in (0, 1):
+        assert log.read(offset, 1 << 20, at_least_one=True, up_to_offset=2) == b""
+        assert log.bytes_after(offset, 1 << 20, up_to_offset=2) == 0, "a Fetch waits for more"
+        assert log.read(offset, 1, at_least_one=True) != b""
+    log.append_marker(ControlRecordType.COMMIT, producer_id=9, producer_epoch=1, coordinator_epoch=0, leader_epoch=0,
+                      timestamp_ms=START_MS)
+    assert log.last_stable_offset == 4
+    assert [record.value for record in stored(log)] == [b"open"]
+    assert log.bytes_after(0, 1 << 20, up_to_offset=4) == log.size_bytes
+
+
+def test_read_when_nothing_is_left_before_a_followers_end_then_nothing_behind_it_is_read(open_log: LogMaker) -> None:
+    log = open_log()
+    for value in (b"1", b"2", b"3"):
+        append(log, (b"k", value))
+    append(log, (b"other", b"4"))
+    roll(log)
+    assert compact(log, LATER_MS) > 0
+    kept = [record.offset for record in stored(log)]
+    assert kept == [2, 3, 4]
+    for up_to_offset in range(6):
+        for offset in range(up_to_offset):
+            data = log.read(offset, 1 << 20, at_least_one=True, up_to_offset=up_to_offset)
+            found = [record.offset for batch in read_batches(data) for record in batch]
+            assert found == [one for one in kept if offset <= one < up_to_offset and (one < 4) == (offset < 4)]
+            assert (log.bytes_after(offset, 1 << 20, up_to_offset=up_to_offset) > 0) == bool(found)

@@ -203,7 +203,8 @@ def test_bytes_after_when_the_offset_is_in_a_later_segment_then_nothing_before_i
         (8 - number) * size for number in range(9)]
     assert log.bytes_after(8, 2 * size) == 2 * size
     assert log.bytes_after(8, 1 << 20, up_to_offset=8) == 0
-    assert log.bytes_after(8, 1 << 20, up_to_offset=9) > 0
+    assert [log.bytes_after(4, 1 << 20, up_to_offset=2 * number) for number in range(2, 9)] == [
+        number * size for number in range(7)], "nothing behind it counts"
 
 
 @pytest.mark.parametrize("index_interval_bytes", [0, 500, 4096])
