@@ -157,8 +157,11 @@ class ClassicGroup:
             return False
         if self.state is GroupState.EMPTY:
             return True
+        if protocol_type != self.protocol_type:
+            return False
         candidates = self._candidate_protocols()
-        return protocol_type == self.protocol_type and any(name in candidates for name, _ in protocols)
+        # Without members, as where the only one has left during the initial delay, all are what all members have.
+        return not self.members or any(name in candidates for name, _ in protocols)
 
     def select_protocol(self) -> str:
         """Return the assignor that most members vote for, of those that all of them have.

@@ -216,6 +216,27 @@ def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
     assert stage.joined["member-0"].generation_id == 1
 
 
+def test_the_initial_delay_when_the_only_member_leaves_then_another_one_is_taken() -> None:
+    """Nobody is there with whom it could have no protocol in common; only the type is the group's, as in Java."""
+    stage = Stage(initial_rebalance_delay_ms=100)
+    stage.join("one")
+    (member_id,) = stage.group.members
+    step = stage.step()
+    assert step.leave([LeavingMember(member_id, None)]) == [ErrorCode.NONE]
+    stage.finish(step)
+    assert (stage.state(), stage.group.members) == (GroupState.PREPARING_REBALANCE, {})
+    for protocol_type, protocols in (("connect", (("sticky", b""),)), ("consumer", ())):
+        assert not stage.group.supports_protocols(protocol_type, protocols)
+    stage.advance(50)
+    stage.join("two", protocols=(("sticky", b""),))
+    assert "two" not in stage.joined, "it waits for the others"
+    stage.advance(50)
+    stage.advance(100)
+    two = stage.joined["two"]
+    assert (two.error_code, two.generation_id, two.protocol_name) == (ErrorCode.NONE, 1, "sticky")
+    assert two.leader == two.member_id
+
+
 def test_a_full_group_takes_nobody() -> None:
     stage = Stage(max_size=1)
     stable(stage, "one")
