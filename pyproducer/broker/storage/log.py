@@ -27,7 +27,7 @@ from pyproducer.broker.storage.producer_state import ProducerStateManager
 from pyproducer.broker.storage.recovery import note_marker, recover_segments
 from pyproducer.broker.storage.retention import deletable_count
 from pyproducer.broker.storage.segment import LogSegment, segment_file_name
-from pyproducer.broker.storage.swap import CLEANED_SUFFIX, swap_in
+from pyproducer.broker.storage.swap import CLEANED_SUFFIX, COMPACTED_FILE, swap_in
 from pyproducer.broker.storage.transaction_index import AbortedTransaction, TransactionIndex
 from pyproducer.broker.storage.validation import BatchFault
 from pyproducer.common.error_codes import ErrorCode
@@ -342,16 +342,33 @@ class Log:
                 return 0
             segments, _ = self._view
             number = max(bisect_right([segment.base_offset for segment in segments], offset) - 1, 0)
-            position = segments[number].position_of(offset)
-            # First: nobody begins to read there any more. From the end on, so that a death in between leaves a log.
-            self.log_end_offset = offset
-            for segment in reversed(segments[number + 1:]):
-                segment.delete()
+            self.log_end_offset = offset  # first: nobody begins to read there any more
             try:
-                segments[number].file.truncate(position)
+                self._cut(segments[number], segments[number + 1:], offset)
             finally:
                 self._read_again()
             return end - self.log_end_offset
+
+    def _cut(self, segment: LogSegment, later: list[LogSegment], offset: int) -> None:
+        """Cut a segment, and remove those behind it from the end on, so that a death in between leaves a log.
+
+        Where offsets are missing in it, it can not be the last one: the next one stays, empty, and begins where the log
+        ends then.
+        """
+        position = segment.position_of(offset)
+        spare = later.pop(0) if later and (self.directory / COMPACTED_FILE).exists() else None
+        for one in reversed(later):
+            one.delete()
+        if spare is None:
+            segment.file.truncate(position)
+            return
+        first_lost = next((header.base_offset for _, header in segment.headers(position)), offset)
+        end = min(offset, first_lost)  # a batch that holds the offset goes as a whole
+        spare.file.truncate(0)
+        segment.file.truncate(position)
+        if end > segment.base_offset:
+            spare.path.rename(self.directory / segment_file_name(end, ".log"))
+        spare.delete()
 
     def _read_again(self) -> None:
         """Know what the files say, and nothing else. With the lock held."""

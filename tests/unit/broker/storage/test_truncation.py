@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pyproducer.broker.storage.compaction import compact
+from pyproducer.broker.storage.file_handle import FileHandle
 from pyproducer.broker.storage.log import AppendResult, Log
 from pyproducer.broker.storage.log_config import LogConfig
+from pyproducer.broker.storage.segment import LogSegment
 from pyproducer.broker.storage.validation import BatchFault
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.record.batch_reader import RecordBatch, read_batches
@@ -117,3 +121,85 @@ def test_log_when_the_file_cannot_be_cut_then_it_goes_on_with_what_is_there(
     assert offsets(log) == list(range(6))
     assert append(log, batch()) == 6
     assert log.truncate_to(2) == 6
+
+
+# ---- a log with offsets that are missing
+
+COMPACTED = LogConfig(segment_bytes=300, is_compacted=True, is_deleted=False, min_cleanable_ratio=0.0)
+COUNT = 20
+
+
+def compacted(log: Log) -> list[int]:
+    """Fill a log with batches of three keys, compact it, and return the offsets that are left."""
+    for number in range(COUNT):
+        record = (1000, b"key %d" % (number % 3), bytes(10), ())
+        append(log, RecordBatch(build_batch([record] * (1 + number % 2))))
+    assert compact(log, 1_000_000) > 0
+    return offsets(log)
+
+
+@pytest.mark.parametrize("later", [COMPACTED, COMPACTED._replace(is_compacted=False, segment_bytes=10_000)],
+                         ids=["compacted", "compacted no more"])
+@pytest.mark.parametrize("offset", range(31))
+def test_log_when_a_compacted_one_is_cut_then_what_is_left_is_read_written_and_opened_again(
+        open_log: Callable[..., Log], offset: int, later: LogConfig) -> None:
+    """Offsets were missing in the last segment then: the log was refused, in the middle of an election and for ever."""
+    log = open_log(COMPACTED)
+    left = compacted(log)
+    assert log.log_end_offset == 30 > len(left)
+    spans = [(header.base_offset, header.last_offset) for segment in log._view[0] for _, header in segment.headers()]
+    end = next((first for first, last in spans if first < offset <= last), offset)  # a batch goes as a whole
+    log.config = later
+    assert log.truncate_to(offset) == 30 - end
+    assert log.log_end_offset == end
+    expected = [one for one in left if one < end]
+    assert offsets(log) == expected
+    log.close()
+    log = open_log(later)
+    assert (log.log_end_offset, offsets(log)) == (end, expected)
+    assert append(log, batch()) == end
+    assert offsets(log) == [*expected, end, end + 1]
+    assert log.truncate_to(end) == 2
+    assert (log.log_end_offset, offsets(log)) == (end, expected)
+    log.close()
+    assert open_log(later).log_end_offset == end
+
+
+@pytest.mark.parametrize("offset", [0, 1, 7, 14])
+def test_log_when_a_compacted_one_cannot_be_cut_to_the_end_then_whatever_was_done_leaves_a_log(
+        open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch, offset: int) -> None:
+    """As where the broker dies in between."""
+    steps = 0
+
+    def limited(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **fields: Any) -> Any:
+            nonlocal left_steps
+            left_steps -= 1
+            if left_steps < 0:
+                raise OSError(30, os.strerror(30))
+            return function(*arguments, **fields)
+        return run
+
+    is_done = False
+    while not is_done:
+        log = open_log(COMPACTED)
+        left = compacted(log)
+        left_steps = steps
+        with monkeypatch.context() as patched:
+            patched.setattr(FileHandle, "truncate", limited(FileHandle.truncate))
+            patched.setattr(LogSegment, "delete", limited(LogSegment.delete))
+            patched.setattr(Path, "rename", limited(Path.rename))
+            try:
+                log.truncate_to(offset)
+                is_done = True
+            except OSError:
+                steps += 1
+        end, found = log.log_end_offset, offsets(log)
+        assert found == left[:len(found)], "nothing is missing in the middle"
+        assert set(found) >= {one for one in left if one < offset - 1}
+        assert append(log, batch()) == end
+        log.close()
+        again = open_log(COMPACTED)
+        assert offsets(again) == [*found, end, end + 1]
+        again.delete()
+    assert steps > 3
