@@ -61,10 +61,11 @@ def handle(services: Services, request: Request) -> Answer:
                 accepted.append(answer)
             answers.append(answer)
         topics.append({"name": topic["name"], "partitions": answers})
-    error_code = coordinator.commit_offsets(
-        group_id, data["member_id"], data.get("group_instance_id"), data["generation_id_or_member_epoch"], offsets)
-    for answer in accepted:
-        answer["error_code"] = error_code
+    if offsets:  # as Kafka: of nothing the coordinator is not told
+        error_code = coordinator.commit_offsets(
+            group_id, data["member_id"], data.get("group_instance_id"), data["generation_id_or_member_epoch"], offsets)
+        for answer in accepted:
+            answer["error_code"] = error_code
     return {"throttle_time_ms": 0, "topics": topics}
 
 

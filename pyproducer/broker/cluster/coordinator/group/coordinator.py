@@ -189,8 +189,9 @@ class GroupCoordinator:
                                                is_transactional=False)
             if error_code is not ErrorCode.NONE:
                 return error_code
-            step = GroupStep(self._groups[group_id], self._limits, self._clock.now_ms())
-            step.committed(member_id, generation_id)
+            group = self._groups.get(group_id)
+            if group is not None:
+                GroupStep(group, self._limits, self._clock.now_ms()).committed(member_id, generation_id)
             written = self._write_offsets(group_id, offsets)
             if isinstance(written, ErrorCode):
                 return written
@@ -383,21 +384,21 @@ class GroupCoordinator:
                          is_transactional: bool) -> ErrorCode:
         group = self._groups.get(group_id)
         if group is None:
-            if generation_id >= 0:
-                return ErrorCode.ILLEGAL_GENERATION
-            group = self._groups[group_id] = ClassicGroup(group_id)
+            return ErrorCode.ILLEGAL_GENERATION if generation_id >= 0 else ErrorCode.NONE
         return group.validate_offset_commit(member_id, group_instance_id, generation_id,
                                             is_transactional=is_transactional)
 
     def _write_offsets(self, group_id: str, offsets: Offsets, producer_id: int = NO_PRODUCER_ID,
                        producer_epoch: int = NO_PRODUCER_EPOCH) -> Mapping[TopicPartition, CommittedOffset] | ErrorCode:
-        """Append offsets to the log; return them with their places."""
+        """Append offsets to the log; return them with their places. The first that are there make the group."""
         if not offsets:
             return offsets
         result = self._append(group_id, [offset_record(group_id, topic_partition, offset)
                                          for topic_partition, offset in offsets.items()], producer_id, producer_epoch)
         if isinstance(result, ErrorCode):
             return result
+        if group_id not in self._groups:
+            self._groups[group_id] = ClassicGroup(group_id)
         return {topic_partition: offset._replace(record_offset=result.base_offset + number)
                 for number, (topic_partition, offset) in enumerate(offsets.items())}
 

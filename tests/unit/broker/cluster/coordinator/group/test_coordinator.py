@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pyproducer.broker.cluster.coordinator.group.offsets import CommittedOffset
+from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 from tests.unit.broker.apis.stage import ApiStage
 
@@ -86,3 +89,51 @@ def test_group_when_it_is_gone_then_nothing_is_kept_of_it(
     leave(stage, become_stable(stage))
     end(stage)
     assert stage.state.group_coordinator._timer_tasks == {}
+
+
+# ---- groups that are made by their first offsets
+
+def commit(stage: ApiStage, *partitions: int, metadata: str = "", generation_id: int = -1) -> list[int]:
+    answer = stage.ask(ApiKeys.OFFSET_COMMIT, 8, {
+        "group_id": "g", "generation_id_or_member_epoch": generation_id, "member_id": "", "group_instance_id": None,
+        "topics": [{"name": "orders", "partitions": [
+            {"partition_index": partition, "committed_offset": 1, "committed_leader_epoch": -1,
+             "committed_metadata": metadata} for partition in partitions]}]})
+    return [partition["error_code"] for topic in answer["topics"] for partition in topic["partitions"]]
+
+
+def groups(stage: ApiStage) -> list[str]:
+    return [found["group_id"] for found in stage.ask(
+        ApiKeys.LIST_GROUPS, 4, {"states_filter": []})["groups"]]
+
+
+def test_group_when_none_of_its_first_offsets_is_accepted_then_there_is_none(stage: ApiStage) -> None:
+    """A group without members and offsets was listed, and counted as one that somebody uses."""
+    stage.state.topic_life.create_topic("orders", 1, {})
+    assert commit(stage, 1, 2) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+    assert commit(stage, 0, metadata="x" * 5000) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert commit(stage) == []
+    assert commit(stage, 0, generation_id=3) == [ErrorCode.ILLEGAL_GENERATION]
+    assert groups(stage) == []
+    assert commit(stage, 0, 1) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert groups(stage) == ["g"]
+
+
+def test_group_when_its_first_offsets_cannot_be_written_then_there_is_none(
+        stage: ApiStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object, **_fields: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    def stage_offsets() -> ErrorCode:
+        return stage.state.group_coordinator.stage_offsets(
+            "g", "", None, -1, producer_id=7, producer_epoch=0,
+            offsets={TopicPartition("orders", 0): CommittedOffset(1)})
+
+    stage.state.topic_life.create_topic("orders", 1, {})
+    with monkeypatch.context() as patched:
+        patched.setattr("pyproducer.broker.storage.file_handle.FileHandle.write", refuse)
+        assert commit(stage, 0) == [ErrorCode.NOT_COORDINATOR]
+        assert stage_offsets() is ErrorCode.NOT_COORDINATOR
+    assert groups(stage) == []
+    assert stage_offsets() is ErrorCode.NONE
+    assert groups(stage) == ["g"]
