@@ -79,9 +79,11 @@ class InternalTopics:
         return None
 
     def _create_ordered(self, name: str) -> None:
-        self._create(name)
-        with self._lock:
-            self._ordered.discard(name)
+        try:
+            self._create(name)
+        finally:  # who asks again orders it again where it failed
+            with self._lock:
+                self._ordered.discard(name)
 
     def _create(self, name: str) -> TopicState | None:
         count = self.partition_count(name)
