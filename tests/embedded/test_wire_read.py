@@ -108,6 +108,19 @@ def test_metadata_of_an_invalid_name_is_17(wire: WireTarget, name: str) -> None:
     assert (found["error_code"], found["name"], found["partitions"]) == (17, name, [])
 
 
+def test_metadata_of_a_name_that_collides_with_a_topics_is_3_and_creates_nothing(
+        wire: WireTarget, topic_name: str) -> None:
+    """CreateTopics says 17 of it; here the broker's log has the reason."""
+    with wire.connect() as client:
+        await_created(client, 12, f"{topic_name}.of.dots")
+        for version in (4, 12):
+            (found,) = client.request(ApiKeys.METADATA, version, metadata_body(f"{topic_name}.of_dots"))["topics"]
+            assert (found["error_code"], found["partitions"]) == (3, [])
+        await_created(client, 12, f"{topic_name}.other")  # whatever was created behind an answer is there by now
+        (found,) = client.request(ApiKeys.METADATA, 12, metadata_body(f"{topic_name}.of_dots"))["topics"]
+    assert found["error_code"] == 3
+
+
 def test_metadata_finds_topics_by_id_from_12(wire: WireTarget, topic: str) -> None:
     with wire.connect() as client:
         topic_id = client.request(ApiKeys.METADATA, 12, metadata_body(topic))["topics"][0]["topic_id"]

@@ -3,9 +3,10 @@
 Does:    addresses of the listener that the request came in by; version 0 asks for all topics with an empty list, later
          ones with null; from version 12 on a topic may be named by its id (100 when unknown); repeated names are
          answered once; a wrong name is 17, an unknown one 3 unless it is created (auto.create.topics.enable and the
-         request's own switch); 29 without the permission to see, or to create it; among all topics those that may not
-         be seen are left out; 5 a partition without a living leader; 42 a topic's id in versions 10 and 11, which
-         have a place for it; the authorized operations, where the request asks for them.
+         request's own switch), which one that differs from an existing one only in '.' and '_' is not; 29 without the
+         permission to see, or to create it; among all topics those that may not be seen are left out; 5 a partition
+         without a living leader; 42 a topic's id in versions 10 and 11, which have a place for it; the authorized
+         operations, where the request asks for them.
 Differs: Kafka creates topics behind the answer, says 3 and is ready half a second later; here the first answer
          has the new topic.
 
@@ -25,7 +26,7 @@ from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import unexpected
 from pyproducer.broker.cluster.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from pyproducer.broker.cluster.partition import Partition
-from pyproducer.broker.cluster.topic_name import INTERNAL_TOPICS
+from pyproducer.broker.cluster.topic_name import INTERNAL_TOPICS, collides
 from pyproducer.broker.cluster.topic_table import TopicState
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
@@ -119,6 +120,10 @@ def _by_name(services: Services, request: Request, name: str, *, may_create: boo
     if not (services.authorize_cluster(request, AclOperation.CREATE)
             or services.authorize_topic(request, AclOperation.CREATE, name)):
         return _error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
+    other = next((other for other in cluster.topics if collides(name, other)), None)
+    if other is not None:
+        _logger.warning("The topic %s is not created: it collides with the topic %s", name, other)
+        return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
     try:  # None: another handler was faster
         topic = cluster.topic_life.create_topic(name, services.config.number("num.partitions"), {}) or (
             cluster.topics.find(name))

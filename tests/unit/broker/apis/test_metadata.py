@@ -55,3 +55,17 @@ def test_topic_when_its_defaults_cannot_be_met_then_it_is_unknown_and_the_broker
         assert "only 1 broker(s) are registered" in message
     finally:
         stage.close()
+
+
+def test_topic_when_its_name_collides_with_anothers_then_it_is_unknown_and_the_brokers_log_says_why(
+        tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    stage = ApiStage(tmp_path)
+    try:
+        with caplog.at_level(logging.WARNING):
+            answer = ask(stage, 9, ("a.b", NO_ID), ("a_b", NO_ID), ("a-b", NO_ID), ("a.b", NO_ID))
+        assert [(topic["name"], topic["error_code"]) for topic in answer["topics"]] == [
+            ("a.b", 0), ("a_b", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), ("a-b", 0)]
+        assert caplog.messages == ["The topic a_b is not created: it collides with the topic a.b"]
+        assert sorted(stage.state.topics) == ["a-b", "a.b"]
+    finally:
+        stage.close()
