@@ -142,9 +142,7 @@ class Leaders:
             self._store.save_topics(entries)
         for partition, change in changes.items():
             if change.truncate_to is not None:
-                lost = partition.log.truncate_to(change.truncate_to)
-                _logger.warning("%s is led by broker %d, which was not in sync: %d records are lost",
-                                partition.topic_partition, change.leadership.leader_id, lost)
+                _cut(partition, change.leadership.leader_id, change.truncate_to)
             partition.replicas = change.replicas
             partition.leadership = change.leadership
             partition.is_vacant &= change.leadership.leader_id == NO_LEADER
@@ -153,3 +151,15 @@ class Leaders:
     def _wake(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
             self._delayed_fetches.check_and_complete(partition.topic_partition)
+
+
+def _cut(partition: Partition, leader_id: int, offset: int) -> None:
+    """Let go what a leader has not that was out of sync. The change is written: it is made where that fails, too."""
+    try:
+        lost = partition.log.truncate_to(offset)
+    except (ConfigError, OSError) as error:
+        _logger.error("%s is led by broker %d, which was not in sync, and its log could not be cut: %s",
+                      partition.topic_partition, leader_id, error)
+    else:
+        _logger.warning("%s is led by broker %d, which was not in sync: %d records are lost",
+                        partition.topic_partition, leader_id, lost)

@@ -83,6 +83,37 @@ def test_partitions_when_some_brokers_do_not_run_then_those_that_do_lead_and_are
         state.close()
 
 
+def test_election_when_a_log_cannot_be_cut_then_every_partition_has_its_leader_all_the_same(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The file had the new leaders of all partitions by then, and memory those of the first ones."""
+    def refuse(*_arguments: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    state = ClusterState(tmp_path, BrokerConfig(), ManualClock(), node_ids=(1, 2))
+    state.start()
+    try:
+        for node_id in (1, 2):
+            state.brokers.register(BrokerInfo(node_id, {}, None))
+        topic = state.topic_life.create_topic("orders", 3, {"unclean.leader.election.enable": "true"},
+                                              replicas=[(1, 2)] * 3)
+        assert topic is not None
+        state.leaders.stall(2, [partition.topic_partition for partition in topic.partitions], is_stalled=True)
+        batch = RecordBatch(build_batch([(1000, b"k", b"v", ())]))
+        for partition in topic.partitions:
+            assert isinstance(partition.log.append(batch, leader_epoch=0), AppendResult)
+        state.brokers.unregister(1)
+        with monkeypatch.context() as patch:
+            patch.setattr("pyproducer.broker.storage.file_handle.FileHandle.truncate", refuse)
+            state.leaders.elect()
+        assert [partition.leadership for partition in topic.partitions] == [(2, 1)] * 3
+        assert [partition.log.log_end_offset for partition in topic.partitions] == [1] * 3
+        assert caplog.messages == [
+            f"orders-{index} is led by broker 2, which was not in sync, and its log could not be cut: "
+            "[Errno 30] Read-only file system" for index in range(3)]
+    finally:
+        state.close()
+
+
 def test_create_topic_twice_is_none(open_state: Open) -> None:
     state = open_state()
     assert state.topic_life.create_topic("orders", 1, {}) is not None
