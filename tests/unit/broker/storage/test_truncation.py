@@ -13,7 +13,8 @@ from pyproducer.broker.storage.compaction import compact
 from pyproducer.broker.storage.file_handle import FileHandle
 from pyproducer.broker.storage.log import AppendResult, Log
 from pyproducer.broker.storage.log_config import LogConfig
-from pyproducer.broker.storage.segment import LogSegment
+from pyproducer.broker.storage.segment import LogSegment, segment_file_name
+from pyproducer.broker.storage.swap import CLEANED_SUFFIX
 from pyproducer.broker.storage.validation import BatchFault
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.record.batch_reader import RecordBatch, read_batches
@@ -203,3 +204,22 @@ def test_log_when_a_compacted_one_cannot_be_cut_to_the_end_then_whatever_was_don
         assert offsets(again) == [*found, end, end + 1]
         again.delete()
     assert steps > 3
+
+
+def test_log_when_it_is_cut_while_a_compaction_gives_up_then_a_file_that_is_gone_already_is_no_error(
+        open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both remove what was being written, and one of them is faster."""
+    log = open_log(COMPACTED)
+    left = compacted(log)
+    being_written = log.directory / segment_file_name(0, CLEANED_SUFFIX)
+    being_written.touch()
+    unlink = Path.unlink
+
+    def unlink_late(path: Path, missing_ok: bool = False) -> None:
+        if path == being_written:
+            unlink(path)
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", unlink_late)
+    assert log.truncate_to(7) == 23
+    assert offsets(log) == [one for one in left if one < 7]
