@@ -16,6 +16,7 @@ from pyproducer.network.channel import KafkaChannel, PlaintextAuthenticator
 from pyproducer.network.transport import PlaintextTransportLayer, TransportLayer
 
 if TYPE_CHECKING:
+    from pyproducer.common.clock import Clock
     from pyproducer.network.channel import Authenticator
     from pyproducer.network.sasl.mechanism import Login
 
@@ -64,12 +65,14 @@ class PlaintextChannelBuilder:
         return KafkaChannel(connection_id, transport, self._make_authenticator(transport, server_hostname or ""))
 
 
-def client_channel_builder(settings: Mapping[str, Any], login: Login | None = None) -> ChannelBuilder:
+def client_channel_builder(settings: Mapping[str, Any], login: Login | None = None,
+                           clock: Clock | None = None) -> ChannelBuilder:
     """Return what makes a client's channels.
 
     Args:
         settings: Parsed values under Java's keys: security.protocol, client.id and the ssl.* ones.
         login: The credentials, see login_for; needed where security.protocol names SASL.
+        clock: For when certificates that could not be used are tried again.
 
     Raises:
         ConfigError: The ssl.* settings cannot be fulfilled; see network/ssl_context.py. Not sent.
@@ -95,5 +98,5 @@ def client_channel_builder(settings: Mapping[str, Any], login: Login | None = No
         from pyproducer.network.ssl_channel_builder import SslChannelBuilder
         from pyproducer.network.ssl_context import ContextFromFiles
 
-        return SslChannelBuilder(ContextFromFiles(settings), make_authenticator)
+        return SslChannelBuilder(ContextFromFiles(settings, clock), make_authenticator)
     return PlaintextChannelBuilder(make_authenticator)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.network.certificates import file_ends_at_s
@@ -111,14 +112,38 @@ def build_client_ssl_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
     return context
 
 
+LOOK_AGAIN_MS = 10_000
+"""So long after they could not be used files are tried again, although they look as they did."""
+
+_Stamps = list["tuple[int, int, int, int] | None"]
+
+
+class _InUse(NamedTuple):
+    """A context, and what its files looked like right before they were read."""
+
+    stamps: _Stamps
+    context: ssl.SSLContext
+
+
+class _Failure(NamedTuple):
+    """Why files that look like this were not used, and when they are tried again, in monotonic ms."""
+
+    stamps: _Stamps
+    text: str
+    again_ms: int
+
+
 class ContextFromFiles:
     """The context of now: made anew when a file that the settings name has changed.
 
-    A file that cannot be used (half written, a key that does not belong to the certificate beside it yet) leaves the
-    context of before in use, with a warning; it is looked at again when it has changed again. What is connected stays.
+    A file that cannot be used (half written, not readable yet, a key that does not belong to the certificate beside it
+    yet) leaves the context of before in use, with a warning for each reason. It is tried again when it has changed
+    again, and LOOK_AGAIN_MS later in any case: why it failed may have been this process's, as without descriptors. What
+    is connected stays.
 
     Args:
         settings: As for build_client_ssl_context.
+        clock: Read where files could not be used.
 
     Attributes:
         has_identity: Whether there is a certificate of ours; None when a context of the user's own may have one.
@@ -127,39 +152,53 @@ class ContextFromFiles:
         ConfigError: See build_client_ssl_context. Not sent.
     """
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], clock: Clock | None = None) -> None:
         self._settings = settings
+        self._clock: Clock = clock or SystemClock()
         own = settings.get("ssl.engine.factory.class") is not None  # what its maker reads is the maker's to read again
         named = () if own else (settings.get("ssl.keystore.location"), settings.get("ssl.truststore.location"))
         self.has_identity: bool | None = None if own else bool(
             settings.get("ssl.keystore.location") or settings.get("ssl.keystore.key"))
         self._paths = [str(path) for path in named if path]
-        self._stamps = self._look()  # before they are read: what changes meanwhile is seen the next time
-        self._context = build_client_ssl_context(settings)
+        stamps = self._look()  # before they are read: what changes meanwhile is seen the next time
+        self._in_use = _InUse(stamps, build_client_ssl_context(settings))
+        self._failure: _Failure | None = None
 
     def __call__(self) -> ssl.SSLContext:
         """Return the context for a new connection. Asks the file system once for each file."""
-        stamps = self._look()
-        if stamps != self._stamps:
-            self._stamps = stamps
-            try:
-                self._context = build_client_ssl_context(self._settings)
-            except ConfigError as error:
-                _LOG.warning("Certificates changed but cannot be used, so those of before stay in use: %s", error)
-            else:
-                _LOG.info("Certificates changed and were read anew: %s", ", ".join(self._paths))
-        return self._context
+        stamps, in_use, failure = self._look(), self._in_use, self._failure
+        if stamps == in_use.stamps:
+            self._failure = None
+            return in_use.context
+        now_ms = self._clock.now_ms()
+        if failure is not None and failure.stamps == stamps and now_ms < failure.again_ms:
+            return in_use.context
+        try:
+            made = _InUse(stamps, build_client_ssl_context(self._settings))
+        except (ConfigError, OSError) as error:
+            text = str(error)
+            if failure is None or failure.text != text:
+                _LOG.warning("Certificates changed but cannot be used, so those of before stay in use: %s", text)
+            self._failure = _Failure(stamps, text, now_ms + LOOK_AGAIN_MS)
+            return in_use.context
+        self._in_use, self._failure = made, None
+        _LOG.info("Certificates changed and were read anew: %s", ", ".join(self._paths))
+        return made.context
 
-    def _look(self) -> list[tuple[int, int, int] | None]:
-        """Return what tells a file from the one before; inode and size too, as times may be coarse."""
-        stamps: list[tuple[int, int, int] | None] = []
+    def _look(self) -> _Stamps:
+        """Return what tells a file from the one before.
+
+        Inode and size too, as times may be coarse; and when its inode changed, as who may read it is no change of what
+        it holds.
+        """
+        stamps: _Stamps = []
         for path in self._paths:
             try:
                 found = os.stat(path)
             except OSError:
                 stamps.append(None)
             else:
-                stamps.append((found.st_mtime_ns, found.st_ino, found.st_size))
+                stamps.append((found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size))
         return stamps
 
 
@@ -307,18 +346,22 @@ def _load_authorities(context: ssl.SSLContext, path: str) -> None:
 
 def _load_identity(context: ssl.SSLContext, settings: Mapping[str, Any]) -> None:
     location = settings.get("ssl.keystore.location")
-    if location:
-        kind = _kind_of("ssl.keystore.location", str(location))
-        if kind in _READ_BY_US:
-            identity = read_identity(settings, kind)
-            with _as_file(lambda: identity.pem) as path:
-                _load_pem(context, "ssl.keystore.location", path, settings, shown=str(location))
-        else:
-            _load_pem_file(context, str(location), settings)
-    elif settings.get("ssl.keystore.key"):
-        with _as_file(lambda: normalized_pem(f"{settings['ssl.keystore.key']}\n"
-                                             f"{settings.get('ssl.keystore.certificate.chain') or ''}\n")) as path:
-            _load_pem(context, "ssl.keystore.key", path, settings, shown=_HIDDEN)
+    key, shown = ("ssl.keystore.location", str(location)) if location else ("ssl.keystore.key", _HIDDEN)
+    try:
+        if location:
+            kind = _kind_of(key, str(location))
+            if kind in _READ_BY_US:
+                identity = read_identity(settings, kind)
+                with _as_file(lambda: identity.pem) as path:
+                    _load_pem(context, key, path, settings, shown=shown)
+            else:
+                _load_pem_file(context, str(location), settings)
+        elif settings.get("ssl.keystore.key"):
+            with _as_file(lambda: normalized_pem(f"{settings['ssl.keystore.key']}\n"
+                                                 f"{settings.get('ssl.keystore.certificate.chain') or ''}\n")) as path:
+                _load_pem(context, key, path, settings, shown=shown)
+    except OSError as cause:  # what holds the key while it is loaded cannot be had
+        raise ConfigError(key, shown, f"it cannot be loaded: {cause.strerror or cause}") from cause
 
 
 def identity_ends_at_s(settings: Mapping[str, Any]) -> int | None:

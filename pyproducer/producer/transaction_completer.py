@@ -120,7 +120,7 @@ class TransactionCompleter:
             with contextlib.ExitStack() as stack:
                 login = stack.enter_context(login_of(config, timeout_s))
                 client = stack.enter_context(BlockingClient(
-                    client_channel_builder(config, login), client_id=config.client_id, clock=clock,
+                    client_channel_builder(config, login, clock), client_id=config.client_id, clock=clock,
                     timeout_s=config.request_timeout_ms / 1000, send_buffer_bytes=config.send_buffer_bytes,
                     receive_buffer_bytes=config.receive_buffer_bytes))
                 self._coordinators = CoordinatorClient(client, config.bootstrap_servers, timeout_s=timeout_s,

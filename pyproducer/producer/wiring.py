@@ -186,7 +186,7 @@ def _build(config: ProducerConfig, key_serializer: object, value_serializer: obj
     compressor = _compressor(config, locks)
     login = login_for(config)
     made.callback(close_parts, login)
-    channel_builder = client_channel_builder(config, login)
+    channel_builder = client_channel_builder(config, login, clock)
 
     backoff = functools.partial(ExponentialBackoff, uniform=surroundings.random.uniform)
     retry_backoff = backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)

@@ -58,7 +58,7 @@ def examine(props: Mapping[str, object], topic: str | None, *, writes: bool, tim
             config = ProducerConfig(props)
             with config.hiding_answers():
                 login = stack.enter_context(login_of(config, timeout_ms / 1000))
-                builder = client_channel_builder(config, login)
+                builder = client_channel_builder(config, login, clock)
         except ConfigError as error:
             report.fail(SETTINGS, str(error))
             return

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
+import errno
 import os
 import ssl
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.network import ssl_context
 from pyproducer.network.ssl_context import (
+    LOOK_AGAIN_MS,
     ContextFromFiles,
     build_client_ssl_context,
     build_server_ssl_context,
@@ -17,6 +24,7 @@ from pyproducer.network.ssl_context import (
     openssl_name,
 )
 from tests.support.certificates import KEY_PASSWORD, Certificates, Identity
+from tests.support.clock import ManualClock
 
 V1_2, V1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 
@@ -186,6 +194,129 @@ def test_key_when_it_comes_before_its_certificate_then_the_old_pair_stays(
     assert context_of_now() is first
     assert "does not belong" in caplog.text
     file.write_bytes(certificates.other_client.keystore.read_bytes())
+    assert context_of_now() is not first
+
+
+def held(tmp_path: Path, certificates: Certificates) -> tuple[Path, ManualClock, ContextFromFiles]:
+    file = tmp_path / "ca.pem"
+    file.write_bytes(certificates.ca.read_bytes())
+    clock = ManualClock()
+    return file, clock, ContextFromFiles({"ssl.truststore.location": str(file)}, clock)
+
+
+def no_descriptors(*_arguments: Any, **_more: Any) -> Any:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_file_when_it_could_not_be_read_in_that_moment_then_it_is_looked_at_again_after_a_pause(
+        certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture) -> None:
+    """A process that was out of descriptors kept the old certificates for ever: the file did not change any more."""
+    file, clock, context_of_now = held(tmp_path, certificates)
+    first = context_of_now()
+    other_authority(file, certificates)
+    tries: list[str] = []
+    with monkeypatch.context() as out:
+        out.setattr(ssl_context, "open", lambda *arguments: (tries.append("open"), no_descriptors()), raising=False)
+        for expected in (1, 2, 3):
+            assert context_of_now() is context_of_now() is first
+            assert len(tries) == expected
+            clock.advance(LOOK_AGAIN_MS)
+    [record] = caplog.records  # the reason is the same each time
+    assert "Too many open files" in record.message
+    second = context_of_now()
+    assert second.get_ca_certs() != first.get_ca_certs()
+    clock.advance(LOOK_AGAIN_MS)
+    assert context_of_now() is second
+
+
+def test_file_when_the_reason_is_another_one_or_there_was_a_good_one_between_then_it_is_said_again(
+        certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file, _clock, context_of_now = held(tmp_path, certificates)
+    first = context_of_now()
+    good = file.read_bytes()
+    for text in (b"half", None, b"half"):
+        file.unlink() if text is None else file.write_bytes(text)
+        assert context_of_now() is first
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
+    file.write_bytes(good)
+    assert context_of_now() is not first
+    file.write_bytes(b"half")
+    context_of_now()
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 4
+
+
+def test_file_when_it_is_there_again_as_it_was_then_the_context_that_is_in_use_will_do(
+        certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a file system of the network that is away for a moment."""
+    _file, clock, context_of_now = held(tmp_path, certificates)
+    first = context_of_now()
+    with monkeypatch.context() as away:
+        away.setattr(os, "stat", no_descriptors)
+        away.setattr(ssl_context, "open", no_descriptors, raising=False)
+        assert context_of_now() is first
+    assert context_of_now() is first
+    clock.advance(LOOK_AGAIN_MS)
+    assert context_of_now() is first
+
+
+def test_file_when_only_its_mode_has_changed_then_it_is_read(certificates: Certificates, tmp_path: Path) -> None:
+    """What root renamed into place is unreadable until chmod, which leaves time, inode and size as they are."""
+    file, _clock, context_of_now = held(tmp_path, certificates)
+    first = context_of_now()
+    before = os.stat(file)
+    while os.stat(file).st_ctime_ns == before.st_ctime_ns:  # the clock of a file system may be coarse
+        file.chmod(0o600)
+        file.chmod(0o640)
+    assert os.stat(file).st_mtime_ns == before.st_mtime_ns
+    assert context_of_now() is not first
+
+
+@pytest.mark.parametrize("by", ["text", "store"])
+def test_key_when_it_cannot_be_held_in_memory_then_it_is_an_error_of_its_setting_and_tried_again(
+        certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+        by: str) -> None:
+    """It left the call as a failed connection to the broker, and the next one had the old context without a word."""
+    file = tmp_path / "ca.pem"
+    file.write_bytes(certificates.ca.read_bytes())
+    settings = {"ssl.truststore.location": str(file), **inline(certificates.client)}
+    key = "ssl.keystore.key"
+    if by == "store":
+        key, store = "ssl.keystore.location", tmp_path / "key.p12"
+        private = serialization.load_pem_private_key(certificates.client.key.read_bytes(), None)
+        own = x509.load_pem_x509_certificate(certificates.client.certificate.read_bytes())
+        store.write_bytes(pkcs12.serialize_key_and_certificates(
+            b"k", private, own, None, serialization.BestAvailableEncryption(b"password")))  # type: ignore[arg-type]
+        settings = {"ssl.truststore.location": str(file), key: str(store), "ssl.keystore.password": "password"}
+    clock = ManualClock()
+    context_of_now = ContextFromFiles(settings, clock)
+    first = context_of_now()
+    other_authority(file, certificates)
+    with monkeypatch.context() as out:
+        out.setattr(os, "memfd_create", no_descriptors)
+        out.setattr(tempfile, "mkstemp", no_descriptors)
+        assert context_of_now() is context_of_now() is first
+        with pytest.raises(ConfigError, match="Too many open files") as caught:
+            build_client_ssl_context(settings)
+    assert caught.value.key == key
+    [record] = caplog.records
+    assert f"for configuration {key}: " in record.message
+    assert "BEGIN" not in record.message
+    clock.advance(LOOK_AGAIN_MS)
+    assert context_of_now().get_ca_certs() != first.get_ca_certs()
+
+
+def test_context_when_openssl_has_no_room_for_one_then_the_old_one_stays_and_it_is_tried_again(
+        certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture) -> None:
+    file, clock, context_of_now = held(tmp_path, certificates)
+    first = context_of_now()
+    other_authority(file, certificates)
+    with monkeypatch.context() as out:
+        out.setattr(ssl, "SSLContext", no_descriptors)
+        assert context_of_now() is context_of_now() is first
+    assert len(caplog.records) == 1
+    clock.advance(LOOK_AGAIN_MS)
     assert context_of_now() is not first
 
 
