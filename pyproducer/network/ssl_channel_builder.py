@@ -2,7 +2,8 @@
 
 Road:    Selector.connect/register -> [ssl channel builder] -> KafkaChannel
 Thread:  the thread that polls the selector.
-Source:  Java SslChannelBuilder (4.1).
+Source:  Java SslChannelBuilder (4.1). RFC 6066 3, RFC 9525 2: a name has no final dot in TLS; RFC 4007 11: a zone means
+         something on its own machine only.
 """
 
 from __future__ import annotations
@@ -40,16 +41,28 @@ class SslChannelBuilder:
               server_hostname: str | None) -> KafkaChannel:
         """Return a channel that speaks TLS over the socket."""
         ssl_context = self._context_of_now()
-        if ssl_context.check_hostname and not server_side and not server_hostname:
+        name = certified_name(server_hostname or "") or None
+        if ssl_context.check_hostname and not server_side and not name:
             # wrap_bio, other than wrap_socket, would check no name at all then.
             raise ConfigError("ssl.endpoint.identification.algorithm", "https",
                               "the connection was asked for without the host name that is to be checked")
         if not server_side and self._suspicion.take(connection_id):
             plaintext = PlaintextTransportLayer(sock)
             return KafkaChannel(connection_id, plaintext, PlaintextProbe(
-                plaintext, server_hostname=server_hostname, on_asked=partial(self._suspicion.on_asked, connection_id)))
+                plaintext, server_hostname=name, on_asked=partial(self._suspicion.on_asked, connection_id)))
         transport = SslTransportLayer(
-            sock, ssl_context, server_side=server_side, server_hostname=server_hostname,
+            sock, ssl_context, server_side=server_side, server_hostname=name,
             has_identity=self._has_identity,
             on_first_bytes=None if server_side else partial(self._suspicion.on_first_bytes, connection_id))
         return KafkaChannel(connection_id, transport, self._make_authenticator(transport, server_hostname or ""))
+
+
+def certified_name(host: str) -> str:
+    """Return what a certificate has of a host: no final dot, and no zone of an IPv6 address.
+
+    Both are for who resolves the name: `kafka.example.org.` is not looked for in the search domains, and `fe80::1%eth0`
+    says by which interface.
+    """
+    if ":" in host:
+        return host.partition("%")[0]
+    return host.removesuffix(".")

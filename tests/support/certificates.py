@@ -41,6 +41,7 @@ class Certificates(NamedTuple):
     expired_server: Identity  # for localhost and 127.0.0.1, until two days ago
     future_server: Identity  # for localhost and 127.0.0.1, from two days on
     localhost_server: Identity  # for localhost, not for 127.0.0.1
+    link_local_server: Identity  # for fe80::1 only
     self_signed_server: Identity  # for localhost and 127.0.0.1, by no authority
     client: Identity
     other_client: Identity
@@ -65,6 +66,8 @@ def make_certificates(folder: Path) -> Certificates:
         expired_server=_make_identity(folder, "expired-server", authority, local_names, age=2 * VALID_FOR),
         future_server=_make_identity(folder, "future-server", authority, local_names, age=-VALID_FOR),
         localhost_server=_make_identity(folder, "localhost-server", authority, [x509.DNSName("localhost")]),
+        link_local_server=_make_identity(folder, "link-local-server", authority,
+                                         [x509.IPAddress(ipaddress.ip_address("fe80::1"))]),
         self_signed_server=_make_identity(folder, "self-signed-server", None, local_names),
         client=_make_identity(folder, "client", authority, []),
         other_client=_make_identity(folder, "other-client", other, []),

@@ -102,7 +102,7 @@ def msk_iam_login(settings: Mapping[str, Any], *, clock: Clock | None = None,
 
 def region_of_host(host: str) -> str | None:
     """Return the region that the name of a broker of MSK tells; None for other names."""
-    match = _BROKER.fullmatch(host)
+    match = _BROKER.fullmatch(host.removesuffix("."))  # it may be written with a final dot
     return match["region"] if match else None
 
 

@@ -398,6 +398,39 @@ def test_client_when_the_first_frame_comes_with_the_last_bytes_of_the_handshake_
 # ---- it does not
 
 
+@pytest.mark.parametrize(("server", "host"), [
+    ("server", "localhost."), ("server", "127.0.0.1"), ("link_local_server", "fe80::1"),
+    ("link_local_server", "fe80::1%eth0"), ("link_local_server", "fe80::1%1")])
+def test_name_when_it_has_what_only_resolvers_read_then_the_certificate_needs_it_not(
+        certificates: Certificates, server: str, host: str) -> None:
+    """A final dot and the zone of an address were part of what the certificate had to show: it never does."""
+    with tls_pair(certificates, server=getattr(certificates, server), host=host) as pair:
+        assert pair.client_channel.transport.session().checks_name
+
+
+def test_name_when_it_has_a_final_dot_then_the_peer_is_asked_for_the_name_without_it(
+        certificates: Certificates) -> None:
+    """RFC 6066 3: the name that is asked for has none."""
+    asked: list[str | None] = []
+    context = build_server_ssl_context(keystore_location=str(certificates.server.keystore))
+    context.sni_callback = lambda _object, name, _context: asked.append(name)
+    broker = make_server_selector(channel_builder=SslChannelBuilder(context))
+    with SelectorPair(client=client_selector(trusting(certificates)), broker=broker, server_hostname="localhost."):
+        assert asked == ["localhost"]
+
+
+@pytest.mark.parametrize(("host", "words"), [
+    ("localhost.", "Hostname mismatch, certificate is not valid for 'localhost'"),
+    ("localhost..", "Hostname mismatch"),  # no resolver knows it
+    ("fe80::2%eth0", "IP address mismatch, certificate is not valid for 'fe80::2'"),
+    ("localhost%eth0", "Hostname mismatch")])
+def test_name_when_the_certificate_has_another_one_then_it_is_refused_whatever_stands_behind_it(
+        certificates: Certificates, host: str, words: str) -> None:
+    with tls_pair(certificates, server=certificates.link_local_server, host=host, wait=False) as pair:
+        client_state, _ = how_it_ended(pair)
+        assert words in str(client_state.error)
+
+
 @pytest.mark.parametrize(("server", "host", "trust", "reasons"), [
     ("server", "localhost", "other_ca", ["unable to get local issuer certificate", "ssl.truststore"]),
     ("misnamed_server", "localhost", "ca", ["Hostname mismatch", "not valid for 'localhost'",

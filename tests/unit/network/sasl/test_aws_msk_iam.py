@@ -119,6 +119,8 @@ def test_answer_when_it_is_not_msks_then_it_is_refused(answer):
     ("boot-abc.c1.kafka-serverless.us-gov-west-1.amazonaws.com", "us-gov-west-1"),
     ("b-2.x.y.c3.kafka.cn-north-1.amazonaws.com.cn", "cn-north-1"),
     ("kafka.us-east-1.amazonaws.com", "us-east-1"),
+    (f"{HOST}.", "eu-west-1"),
+    (f"{HOST}..", None),
     ("localhost", None),
     ("kafka.example.org", None),
     ("notkafka.eu-west-1.amazonaws.com", None),
