@@ -28,6 +28,9 @@ class SslChannelBuilder:
         ssl_context: From build_client_ssl_context or build_server_ssl_context, or the user's own; or what gives the
             one for a new connection, as ContextFromFiles does.
         make_authenticator: For SASL.
+
+    Attributes:
+        identity_ends_at_s: Tells when our certificate ends, see ContextFromFiles; None of other contexts.
     """
 
     def __init__(self, ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext],
@@ -35,6 +38,7 @@ class SslChannelBuilder:
         self._context_of_now = ssl_context if callable(ssl_context) else lambda: ssl_context
         self._make_authenticator = make_authenticator
         self._has_identity: bool | None = getattr(ssl_context, "has_identity", None)
+        self.identity_ends_at_s: Callable[[], int | None] | None = getattr(ssl_context, "identity_ends_at_s", None)
         self._suspicion = Suspicion()
 
     def build(self, connection_id: str, sock: socket.socket, *, server_side: bool,

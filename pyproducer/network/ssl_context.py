@@ -98,9 +98,14 @@ def build_client_ssl_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
         ConfigError: A file cannot be read, a key does not fit its certificate or password, a name is not known; or
             the settings cannot be fulfilled together. Not sent.
     """
+    return _client_context(settings)[0]
+
+
+def _client_context(settings: Mapping[str, Any]) -> tuple[ssl.SSLContext, int | None]:
+    """Return the context, and when our certificate in it ends, in seconds since 1970; see _load_identity."""
     factory = settings.get("ssl.engine.factory.class")
     if factory is not None:
-        return _from_factory(factory)
+        return _from_factory(factory), None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     algorithm = settings.get("ssl.endpoint.identification.algorithm", "https")
     context.check_hostname = bool(algorithm)
@@ -108,8 +113,7 @@ def build_client_ssl_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
                   newest=settings.get("ssl.protocol"))
     _set_ciphers(context, _names(settings.get("ssl.cipher.suites")))
     _load_trust(context, settings)
-    _load_identity(context, settings)
-    return context
+    return context, _load_identity(context, settings)
 
 
 LOOK_AGAIN_MS = 10_000
@@ -119,10 +123,11 @@ _Stamps = list["tuple[int, int, int, int] | None"]
 
 
 class _InUse(NamedTuple):
-    """A context, and what its files looked like right before they were read."""
+    """A context, what its files looked like right before they were read, and when our certificate in it ends."""
 
     stamps: _Stamps
     context: ssl.SSLContext
+    ends_at_s: int | None
 
 
 class _Failure(NamedTuple):
@@ -161,7 +166,7 @@ class ContextFromFiles:
             settings.get("ssl.keystore.location") or settings.get("ssl.keystore.key"))
         self._paths = [str(path) for path in named if path]
         stamps = self._look()  # before they are read: what changes meanwhile is seen the next time
-        self._in_use = _InUse(stamps, build_client_ssl_context(settings))
+        self._in_use = _InUse(stamps, *_client_context(settings))
         self._failure: _Failure | None = None
 
     def __call__(self) -> ssl.SSLContext:
@@ -174,7 +179,7 @@ class ContextFromFiles:
         if failure is not None and failure.stamps == stamps and now_ms < failure.again_ms:
             return in_use.context
         try:
-            made = _InUse(stamps, build_client_ssl_context(self._settings))
+            made = _InUse(stamps, *_client_context(self._settings))
         except (ConfigError, OSError) as error:
             text = str(error)
             if failure is None or failure.text != text:
@@ -184,6 +189,15 @@ class ContextFromFiles:
         self._in_use, self._failure = made, None
         _LOG.info("Certificates changed and were read anew: %s", ", ".join(self._paths))
         return made.context
+
+    def identity_ends_at_s(self) -> int | None:
+        """Return when our certificate ends that the next connection shows, in seconds since 1970.
+
+        None where there is none, or nobody can tell. Reads files that have changed, as a connection does: who connects
+        seldom knows of a new certificate, too.
+        """
+        self()
+        return self._in_use.ends_at_s
 
     def _look(self) -> _Stamps:
         """Return what tells a file from the one before.
@@ -344,49 +358,31 @@ def _load_authorities(context: ssl.SSLContext, path: str) -> None:
         context.load_verify_locations(cadata=normalized)
 
 
-def _load_identity(context: ssl.SSLContext, settings: Mapping[str, Any]) -> None:
+def _load_identity(context: ssl.SSLContext, settings: Mapping[str, Any]) -> int | None:
+    """Load our certificate, if there is one; return when it ends, in seconds since 1970, or None."""
     location = settings.get("ssl.keystore.location")
     key, shown = ("ssl.keystore.location", str(location)) if location else ("ssl.keystore.key", _HIDDEN)
     try:
         if location:
             kind = _kind_of(key, str(location))
-            if kind in _READ_BY_US:
-                identity = read_identity(settings, kind)
-                with _as_file(lambda: identity.pem) as path:
-                    _load_pem(context, key, path, settings, shown=shown)
-            else:
-                _load_pem_file(context, str(location), settings)
-        elif settings.get("ssl.keystore.key"):
-            with _as_file(lambda: normalized_pem(f"{settings['ssl.keystore.key']}\n"
-                                                 f"{settings.get('ssl.keystore.certificate.chain') or ''}\n")) as path:
-                _load_pem(context, key, path, settings, shown=shown)
-    except OSError as cause:  # what holds the key while it is loaded cannot be had
-        raise ConfigError(key, shown, f"it cannot be loaded: {cause.strerror or cause}") from cause
-
-
-def identity_ends_at_s(settings: Mapping[str, Any]) -> int | None:
-    """Return when our own certificate ends, in seconds since 1970; None where there is none, or nobody can tell."""
-    location = settings.get("ssl.keystore.location")
-    try:
-        if location and (kind := _kind_of("ssl.keystore.location", str(location))) in _READ_BY_US:
+            if kind not in _READ_BY_US:
+                return _load_pem_file(context, str(location), settings)
             identity = read_identity(settings, kind)
             with _as_file(lambda: identity.pem) as path:
-                return file_ends_at_s(path)
-        if location:
-            return file_ends_at_s(str(location))
-        chain = settings.get("ssl.keystore.certificate.chain") or settings.get("ssl.keystore.key")
-        if chain:
-            with _as_file(lambda: f"{chain}\n") as path:
-                return file_ends_at_s(path)
-    except (ConfigError, OSError):  # the file is gone: the next connection says so
-        return None
+                return _load_pem(context, key, path, settings, shown=shown)
+        if settings.get("ssl.keystore.key"):
+            with _as_file(lambda: normalized_pem(f"{settings['ssl.keystore.key']}\n"
+                                                 f"{settings.get('ssl.keystore.certificate.chain') or ''}\n")) as path:
+                return _load_pem(context, key, path, settings, shown=shown)
+    except OSError as cause:  # what holds the key while it is loaded cannot be had
+        raise ConfigError(key, shown, f"it cannot be loaded: {cause.strerror or cause}") from cause
     return None
 
 
-def _load_pem_file(context: ssl.SSLContext, location: str, settings: Mapping[str, Any]) -> None:
+def _load_pem_file(context: ssl.SSLContext, location: str, settings: Mapping[str, Any]) -> int | None:
     """Load a file as OpenSSL reads it; or, where its lines are not PEM's, as Java does."""
     try:
-        _load_pem(context, "ssl.keystore.location", location, settings)
+        return _load_pem(context, "ssl.keystore.location", location, settings)
     except ConfigError:
         try:
             with open(location, encoding="latin-1") as file:
@@ -397,11 +393,11 @@ def _load_pem_file(context: ssl.SSLContext, location: str, settings: Mapping[str
         if identity.pem == whole.pem:
             raise
         with _as_file(lambda: identity.pem) as path:
-            _load_pem(context, "ssl.keystore.location", path, settings, shown=location)
+            return _load_pem(context, "ssl.keystore.location", path, settings, shown=location)
 
 
 def _load_pem(context: ssl.SSLContext, key: str, path: str, settings: Mapping[str, Any], *,
-              shown: str | None = None) -> None:
+              shown: str | None = None) -> int | None:
     asked = []
 
     def answer() -> str:
@@ -417,6 +413,7 @@ def _load_pem(context: ssl.SSLContext, key: str, path: str, settings: Mapping[st
         raise ConfigError(key, shown or path, f"it cannot be read: {cause.strerror or cause}") from cause
     except ValueError:  # too long for OpenSSL, or no UTF-8; the cause holds it
         raise ConfigError(key, shown or path, "ssl.key.password does not open the private key") from None
+    return file_ends_at_s(path)
 
 
 def _identity_reason(cause: ssl.SSLError, *, has_password: bool, is_encrypted: bool) -> str:

@@ -20,6 +20,7 @@ from pyproducer.observe.registry import Tags
 from pyproducer.producer.live_view import MOST_PARTITIONS, PartitionState, waiting_partitions
 
 if TYPE_CHECKING:
+    from pyproducer.network.channel_builder import ChannelBuilder
     from pyproducer.producer.wiring import ProducerRuntime
 
 _LOOK_AGAIN_MS = 60_000
@@ -62,7 +63,7 @@ LOOKED_UP: tuple[tuple[str, str, Kind, str], ...] = (
 """All that is looked up, for doors that must name their instruments before there is a producer."""
 
 
-def register_gauges(runtime: ProducerRuntime, login: Login | None) -> None:
+def register_gauges(runtime: ProducerRuntime, login: Login | None, channel_builder: ChannelBuilder) -> None:
     """Register all that is looked up when somebody asks."""
     registry, pool, accumulator = runtime.registry, runtime.accumulator.whole_pool, runtime.accumulator
     tally, waiting, metadata, clock = runtime.life.tally, runtime.accumulator.waiting, runtime.metadata, runtime.clock
@@ -97,9 +98,8 @@ def register_gauges(runtime: ProducerRuntime, login: Login | None) -> None:
         gauge("token-expiry-time-ms", "when the credentials of the login end, ms since 1970; ours",
               lambda: getattr(login, "expires_at_ms", None))
     if runtime.config.security_protocol in ("SSL", "SASL_SSL"):
-        from pyproducer.network.ssl_context import identity_ends_at_s  # here: it loads ssl
-
-        own = _Cached(lambda: identity_ends_at_s(runtime.config), clock)
+        # What connections show: a file that cannot be used is not that. Its class is not named here: it loads ssl.
+        own = _Cached(getattr(channel_builder, "identity_ends_at_s", None) or (lambda: None), clock)
         gauge("certificate-expiry-time-ms", "when our own certificate ends, ms since 1970; ours", own.read_ms)
         gauge("broker-certificate-expiry-time-ms", "when the first certificate of a connected broker ends, ms since "
               "1970; ours", lambda: min((1000 * row.certificate_ends_s for row in registry.nodes().values()

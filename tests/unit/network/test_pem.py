@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.network.pem import normalized_pem, pem_fault
-from pyproducer.network.ssl_context import build_client_ssl_context, build_server_ssl_context
+from pyproducer.network.ssl_context import ContextFromFiles, build_client_ssl_context, build_server_ssl_context
 from pyproducer.producer.config import ProducerConfig
 from tests.support.certificates import KEY_PASSWORD, Certificates
 
@@ -59,6 +60,21 @@ def test_identity_when_given_as_text_in_any_form_then_it_is_loaded(
         "ssl.keystore.certificate.chain": form(certificates.client.certificate.read_text()),
         "ssl.key.password": None if kind == "plain" else KEY_PASSWORD})
     build_client_ssl_context(config)
+
+
+@forms
+@pytest.mark.parametrize("by", ["text", "file"])
+def test_identity_when_it_is_in_any_form_then_its_end_is_known(
+        certificates: Certificates, form: Callable[[str], str], by: str, tmp_path: Path) -> None:
+    """It was loaded, and nobody was told when it ends."""
+    settings = {"ssl.keystore.key": form(certificates.client.key.read_text()),
+                "ssl.keystore.certificate.chain": form(certificates.client.certificate.read_text())}
+    if by == "file":
+        file = tmp_path / "key.pem"
+        file.write_text(form(certificates.client.keystore.read_text()), encoding="utf-8")
+        settings = {"ssl.keystore.location": str(file)}
+    own = x509.load_pem_x509_certificate(certificates.client.certificate.read_bytes())
+    assert ContextFromFiles(settings).identity_ends_at_s() == own.not_valid_after_utc.timestamp()
 
 
 @forms

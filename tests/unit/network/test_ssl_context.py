@@ -320,6 +320,32 @@ def test_context_when_openssl_has_no_room_for_one_then_the_old_one_stays_and_it_
     assert context_of_now() is not first
 
 
+def test_end_of_our_certificate_when_a_new_one_cannot_be_used_then_it_is_that_of_the_one_in_use(
+        certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was the new file's: nobody was alerted while the old certificate came to its end."""
+    ends = {str(certificates.client.keystore): 1_000, str(certificates.other_client.keystore): 2_000}
+    by_text = {Path(path).read_text(): end for path, end in ends.items()}
+    monkeypatch.setattr(ssl_context, "file_ends_at_s", lambda path: by_text[Path(path).read_text()])
+    file = tmp_path / "key.pem"
+    file.write_bytes(certificates.client.keystore.read_bytes())
+    context_of_now = ContextFromFiles({"ssl.keystore.location": str(file)}, clock := ManualClock())
+    assert context_of_now.identity_ends_at_s() == 1_000
+    with monkeypatch.context() as out:
+        out.setattr(ssl_context, "open", no_descriptors, raising=False)
+        file.write_bytes(certificates.other_client.keystore.read_bytes())
+        assert context_of_now.identity_ends_at_s() == 1_000
+    clock.advance(LOOK_AGAIN_MS)
+    assert context_of_now.identity_ends_at_s() == 2_000  # without a connection in between
+    file.unlink()
+    assert context_of_now.identity_ends_at_s() == 2_000
+
+
+@pytest.mark.parametrize("settings", [{}, {"ssl.engine.factory.class": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)}])
+def test_end_of_our_certificate_when_there_is_none_or_the_context_is_the_users_then_none(
+        settings: dict[str, Any]) -> None:
+    assert ContextFromFiles(settings).identity_ends_at_s() is None
+
+
 def test_own_context_when_given_then_files_of_other_settings_are_not_looked_at(tmp_path: Path) -> None:
     own = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     settings = {"ssl.engine.factory.class": own, "ssl.truststore.location": str(tmp_path / "no")}

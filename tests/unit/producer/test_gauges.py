@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from types import SimpleNamespace
+from typing import Any
 
-import pytest
+from cryptography import x509
 
 from pyproducer import KafkaProducer
-from pyproducer.network import ssl_context
 from pyproducer.observe.catalog import NODE, OF_NODE, OF_PRODUCER, OF_TOPIC, PRODUCER, TOPIC
 from pyproducer.producer.gauges import LOOKED_UP, register_gauges
+from tests.support.certificates import Certificates
 from tests.unit.producer.facade import Facades
 
 
@@ -20,7 +21,7 @@ def beginning(text: str) -> str:
 
 
 def test_instruments_that_are_named_beforehand_when_compared_with_a_producers_numbers_then_they_are_all_of_them(
-        facades: Facades, monkeypatch: pytest.MonkeyPatch) -> None:
+        facades: Facades) -> None:
     """Of the numbers of which OpenTelemetry gets all some twenty were missing, token-expiry-time-ms among them."""
     facade = facades(**{"linger.ms": 0})
     facade.know()
@@ -32,9 +33,10 @@ def test_instruments_that_are_named_beforehand_when_compared_with_a_producers_nu
     for counts in (registry.errors, registry.retries):
         counts["NOT_ENOUGH_REPLICAS"] = 1
     runtime.config = SimpleNamespace(security_protocol="SSL")  # type: ignore[assignment]
-    monkeypatch.setattr(ssl_context, "identity_ends_at_s", lambda _config: 1)
     registry.node(1).certificate_ends_s = 1
-    register_gauges(runtime, SimpleNamespace(expires_at_ms=1))  # type: ignore[arg-type]
+    login: Any = SimpleNamespace(expires_at_ms=1)
+    channel_builder: Any = SimpleNamespace(identity_ends_at_s=lambda: 1)
+    register_gauges(runtime, login, channel_builder)
     defined = {(group, definition.name) for group, definitions in (
         (PRODUCER, OF_PRODUCER), (NODE, OF_NODE), (TOPIC, OF_TOPIC)) for definition in definitions}
     offered = {key: (metric.kind, beginning(metric.text)) for metric in registry.collect(0)
@@ -42,6 +44,15 @@ def test_instruments_that_are_named_beforehand_when_compared_with_a_producers_nu
     named = {(group, name): (kind, beginning(text)) for group, name, kind, text in LOOKED_UP}
     assert len(named) == len(LOOKED_UP)
     assert named == offered
+
+
+def test_our_certificate_when_it_is_text_on_one_line_then_its_end_is_told(certificates: Certificates) -> None:
+    """As an environment variable brings it."""
+    own = x509.load_pem_x509_certificate(certificates.client.certificate.read_bytes())
+    settings = {"ssl.keystore.key": certificates.client.key.read_text().replace("\n", " "),
+                "ssl.keystore.certificate.chain": certificates.client.certificate.read_text().replace("\n", " ")}
+    with KafkaProducer({"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SSL", **settings}) as producer:
+        assert producer.metrics()["certificate-expiry-time-ms"] == 1000 * own.not_valid_after_utc.timestamp()
 
 
 def test_certificates_when_brokers_end_at_different_times_then_the_first_is_told() -> None:
