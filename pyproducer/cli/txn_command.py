@@ -66,7 +66,8 @@ def _client(config: ProducerConfig, timeout_s: float) -> Iterator[CoordinatorCli
     until_ms = clock.now_ms() + int(timeout_s * 1000)
     with login_of(config, timeout_s) as login, BlockingClient(
             client_channel_builder(config, login, clock), client_id=config.client_id, timeout_s=timeout_s, clock=clock,
-            send_buffer_bytes=config.send_buffer_bytes, receive_buffer_bytes=config.receive_buffer_bytes) as client:
+            send_buffer_bytes=config.send_buffer_bytes, receive_buffer_bytes=config.receive_buffer_bytes,
+            dns_lookup=config.client_dns_lookup) as client:
         coordinators = CoordinatorClient(client, config.bootstrap_servers, timeout_s=timeout_s, clock=clock)
         coordinators.until_ms = until_ms
         yield coordinators

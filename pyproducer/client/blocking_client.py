@@ -34,7 +34,13 @@ from pyproducer.client.failures import (
     negotiation_failure,
     request_failure,
 )
-from pyproducer.client.resolver import ResolvedAddress, resolve_host
+from pyproducer.client.resolver import (
+    RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY,
+    USE_ALL_DNS_IPS,
+    ResolvedAddress,
+    canonical_names,
+    resolve_host,
+)
 from pyproducer.common.clock import NEVER_MS, Clock, SystemClock
 from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import (
@@ -195,6 +201,7 @@ class BlockingClient:
         client_id: Sent in each request header.
         timeout_s: Seconds without a byte in or out after which an attempt or a request is given up; None for ever.
         waits_for_bytes: While bytes go on to come, wait on; else `timeout_s` is the longest time for each step.
+        dns_lookup: client.dns.lookup.
         send_buffer_bytes: SO_SNDBUF, -1 for the system's default.
         receive_buffer_bytes: SO_RCVBUF, -1 for the system's default.
         clock: Read while waiting.
@@ -204,7 +211,8 @@ class BlockingClient:
     """
 
     def __init__(self, channel_builder: ChannelBuilder, *, client_id: str, timeout_s: float | None,
-                 send_buffer_bytes: int, receive_buffer_bytes: int, clock: Clock, waits_for_bytes: bool = True) -> None:
+                 send_buffer_bytes: int, receive_buffer_bytes: int, clock: Clock, waits_for_bytes: bool = True,
+                 dns_lookup: str = USE_ALL_DNS_IPS) -> None:
         self._selector = Selector(max_receive_size_bytes=LARGEST_ANSWER_BYTES, connections_max_idle_ms=-1,
                                   channel_builder=channel_builder)
         self._client_id = client_id
@@ -213,6 +221,7 @@ class BlockingClient:
         self._receive_buffer_bytes = receive_buffer_bytes
         self._clock = clock
         self._waits_for_bytes = waits_for_bytes
+        self._uses_canonical_names = dns_lookup == RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY
         self.until_ms: int | None = None
         self._numbers = itertools.count()
         self._received: defaultdict[str, deque[NetworkReceive]] = defaultdict(deque)
@@ -233,7 +242,7 @@ class BlockingClient:
     # ---- coming up
 
     def connect_to_any(self, addresses: Iterable[tuple[str, int]]) -> Connection:
-        """Connect to the first broker that can be reached and speaks Kafka.
+        """Connect to the first broker that can be reached and speaks Kafka; bootstrap.servers by client.dns.lookup.
 
         Raises:
             DisconnectedError: None can; with one address, why; with several, why of each. Not sent.
@@ -242,7 +251,8 @@ class BlockingClient:
             ProtocolError: What answers is not Kafka, or has no version in common with us. Not sent.
         """
         failures: list[DisconnectedError | KafkaTimeoutError] = []
-        until_ms, left = self.until_ms, list(addresses)
+        until_ms = self.until_ms
+        left = [(name, port) for host, port in addresses for name in self._names_of(host, port)]
         while left:
             if until_ms is not None:  # one that says nothing leaves the others their share
                 now_ms = self._clock.now_ms()
@@ -256,6 +266,15 @@ class BlockingClient:
         if len(failures) == 1:
             raise failures[0]
         raise DisconnectedError("no broker could be reached: " + "; ".join(map(str, failures)))
+
+    def _names_of(self, host: str, port: int) -> Iterable[str]:
+        """Return the names to connect to: its canonical ones, where client.dns.lookup says so and there are any."""
+        if self._uses_canonical_names:
+            try:
+                return dict.fromkeys(canonical_names(host, port))
+            except OSError:
+                pass  # to connect to it says so
+        return (host,)
 
     def connect(self, host: str, port: int) -> Connection:
         """Connect to a broker by any of the addresses that its name has, and learn its versions.

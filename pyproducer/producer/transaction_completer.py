@@ -122,7 +122,7 @@ class TransactionCompleter:
                 client = stack.enter_context(BlockingClient(
                     client_channel_builder(config, login, clock), client_id=config.client_id, clock=clock,
                     timeout_s=config.request_timeout_ms / 1000, send_buffer_bytes=config.send_buffer_bytes,
-                    receive_buffer_bytes=config.receive_buffer_bytes))
+                    receive_buffer_bytes=config.receive_buffer_bytes, dns_lookup=config.client_dns_lookup))
                 self._coordinators = CoordinatorClient(client, config.bootstrap_servers, timeout_s=timeout_s,
                                                        clock=clock)
                 self._stack = stack.pop_all()

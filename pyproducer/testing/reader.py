@@ -114,7 +114,8 @@ def _records(config: ProducerConfig, topic: str, timeout_s: float | None,
     receive_buffer_bytes = -1 if config.is_default("receive.buffer.bytes") else config.receive_buffer_bytes
     with login_of(config, timeout_s) as login, BlockingClient(
             client_channel_builder(config, login, clock), client_id=config.client_id, timeout_s=timeout_s, clock=clock,
-            send_buffer_bytes=config.send_buffer_bytes, receive_buffer_bytes=receive_buffer_bytes) as client:
+            send_buffer_bytes=config.send_buffer_bytes, receive_buffer_bytes=receive_buffer_bytes,
+            dns_lookup=config.client_dns_lookup) as client:
         spans = _spans(client, config.bootstrap_servers, topic, isolation)
         yield None
         for span in spans:

@@ -18,6 +18,7 @@ from pyproducer.cli.doctor.examination import examine
 from pyproducer.cli.doctor.report import Line, Report, Status
 from pyproducer.cli.main import main
 from pyproducer.common.clock import SystemClock
+from pyproducer.common.errors import AuthenticationError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.testing import read_topic
 from tests.support.bad_servers import (
@@ -146,6 +147,62 @@ def test_cluster_when_one_logs_in_over_tls_then_both_steps_say_so(
     assert "TLSv1.3" in line.detail
     assert "CN=server, signed by CN=pyproducer test authority, for localhost, 127.0.0.1" in line.detail
     assert "ends in 1 days" in line.detail or "ends in 2 days" in line.detail
+
+
+CANONICAL = {"client_dns_lookup": "resolve_canonical_bootstrap_servers_only"}
+
+
+@pytest.fixture
+def alias(start_broker: Callable[..., EmbeddedBroker], certificates: Certificates,
+          monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of a broker whose certificate has its canonical name only, localhost."""
+    monkeypatch.setattr(socket, "getnameinfo", lambda _address, _flags: ("localhost", "9093"))
+    started = start_broker(topics={"orders": 1}, config={
+        "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
+        "advertised.listeners": "PLAINTEXT://127.0.0.1:0,SSL://localhost:0",
+        "ssl.keystore.location": str(certificates.localhost_server.keystore)})
+    return f"127.0.0.1:{started.bootstrap_servers_of('SSL').rpartition(':')[2]}"
+
+
+def test_alias_when_canonical_names_are_asked_for_then_these_are_connected_to_as_the_producer_does(
+        doctor: Doctor, certificates: Certificates, alias: str) -> None:
+    tls = {"security_protocol": "SSL", "ssl_truststore_location": str(certificates.ca)}
+    only_failure(doctor.at(alias, topic="orders", **tls), "TLS", "not valid for '127.0.0.1'")
+    report = doctor.at(alias, topic="orders", **tls, **CANONICAL)
+    assert report.exit_status == 0, report.json()
+    told = [line.detail for line in report.lines if line.step == "names"]
+    assert told[0] == f"{alias}: by client.dns.lookup it is connected to as localhost"
+    assert told[1].startswith("localhost:")
+    twice = doctor.at(f"{alias},{alias.replace('127.0.0.1', 'localhost')}", **tls, **CANONICAL)
+    assert [line.step for line in twice.lines].count("TLS") == 1  # each name once
+
+
+def test_alias_when_one_of_several_does_not_resolve_then_warned_and_when_none_does_then_it_fails(
+        doctor: Doctor, certificates: Certificates, alias: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve = reach.resolve_host
+
+    def only_numbers(host: str, port: int) -> list[Any]:
+        if host == "kafka.example":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return resolve(host, port)
+
+    monkeypatch.setattr(reach, "resolve_host", only_numbers)
+    tls = {"security_protocol": "SSL", "ssl_truststore_location": str(certificates.ca), **CANONICAL}
+    report = doctor.at(f"kafka.example:9092,{alias}", topic="orders", **tls)
+    assert report.exit_status == 0
+    warned = [line.detail for line in report.lines if line.step == "names" and line.status is WARN]
+    assert len(warned) == 1
+    assert warned[0].startswith("kafka.example:9092: the host name does not resolve")
+    only_failure(doctor.at("kafka.example:9092", **tls), "names", "kafka.example:9092: the host name does not resolve")
+
+
+def test_reader_when_canonical_names_are_asked_for_then_it_connects_to_these(
+        certificates: Certificates, alias: str) -> None:
+    tls = {"security.protocol": "SSL", "ssl.truststore.location": str(certificates.ca)}
+    with pytest.raises(AuthenticationError):
+        list(read_topic(alias, "orders", settings=tls))
+    assert list(read_topic(alias, "orders", settings={
+        **tls, "client.dns.lookup": "resolve_canonical_bootstrap_servers_only"})) == []
 
 
 # ---- one thing is broken

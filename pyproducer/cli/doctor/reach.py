@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyproducer.cli.doctor.report import Report, Status
 from pyproducer.client.failures import CONNECT, TLS, Failure
-from pyproducer.client.resolver import resolve_host
+from pyproducer.client.resolver import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY, canonical_names, resolve_host
 from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import (
     AuthenticationError,
@@ -73,9 +73,13 @@ class Reach:
 
         What fails while another one can be used does not stop a producer, so it is a warning.
         """
-        tried = []
+        unknown = Report()
+        if self._config.client_dns_lookup == RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY:
+            addresses = self._canonical(addresses, unknown)
+        tried: list[tuple[Report, Connection | None]] = [(unknown, None)]
+        is_only = len(addresses) + len(unknown.lines) == 1
         for host, port in addresses:
-            found = Report() if len(addresses) > 1 else self._report
+            found = self._report if is_only else Report()
             tried.append((found, self._reach(host, port, _CHANGES, found, is_advertised=False)))
         usable = [connection for _found, connection in tried if connection is not None]
         for found, _connection in tried:
@@ -83,6 +87,23 @@ class Reach:
                 status = Status.WARN if line.status is Status.FAIL and usable else line.status
                 self._report.add(line.step, status, line.detail, line.change)
         return usable[0] if usable else None
+
+    def _canonical(self, addresses: Sequence[tuple[str, int]], unknown: Report) -> list[tuple[str, int]]:
+        """Return the canonical names of all addresses, each once; what does not resolve is told in `unknown`."""
+        found: dict[tuple[str, int], None] = {}
+        for host, port in addresses:
+            where = address_text(host, port)
+            try:
+                names = dict.fromkeys(canonical_names(host, port, resolve=resolve_host))
+            except OSError as error:
+                self._tell_unknown(where, error, _CHANGES, unknown)
+                continue
+            self._report.ok(NAMES, f"{where}: by client.dns.lookup it is connected to as {', '.join(names)}")
+            found.update(dict.fromkeys((name, port) for name in names))
+        return list(found)
+
+    def _tell_unknown(self, where: str, error: OSError, changes: dict[str, str], report: Report) -> None:
+        report.fail(NAMES, f"{where}: the host name does not resolve ({error.strerror or error})", changes[NAMES])
 
     def advertised(self, step: str, host: str, port: int) -> Connection | None:
         """Connect to an address that a broker told, with one line for all steps."""
@@ -103,7 +124,7 @@ class Reach:
         try:
             addresses = resolve_host(host, port)
         except OSError as error:
-            report.fail(NAMES, f"{where}: the host name does not resolve ({error.strerror or error})", changes[NAMES])
+            self._tell_unknown(where, error, changes, report)
             return None
         report.ok(NAMES, f"{where}: {', '.join(str(each.address[0]) for each in addresses)}")
         connection_id = self._try_all(host, where, addresses, changes, report, is_advertised=is_advertised)
