@@ -36,6 +36,7 @@ from pyproducer.common.errors import (
 )
 from pyproducer.common.waiting import new_cell
 from pyproducer.protocol.apis import ApiKeys
+from pyproducer.record.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch
 from pyproducer.transaction.transactions import TRANSACTIONS_V2
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from pyproducer.protocol.schema import Struct
 
 _LAST_END_TXN_BEFORE_V2 = 4
+_LAST_ADD_PARTITIONS_OF_CLIENTS = 3
 _PAUSE_S = 0.1
 # Of a connection that is of no use any more; another one may be.
 _NO_ANSWER = (DisconnectedError, KafkaTimeoutError, RemoteProtocolError)
@@ -176,6 +178,40 @@ class CoordinatorClient:
             [body(transactional_id) for transactional_id in transactional_ids],
             lambda answer: int(answer.body["transaction_states"][0]["error_code"]))
         return [_description(answer.body["transaction_states"][0]) for answer in answers]
+
+    def ask_for_write(self, transactional_id: str, place: TopicPartition) -> int:
+        """Ask whether we may write by a transactional id; return the code of AddPartitionsToTxn that says so.
+
+        A partition is offered by a producer id that no producer has. The coordinator looks at what we may do first,
+        then whose the transactional id is, and refuses: no transaction is begun or changed, and no producer is fenced,
+        as InitProducerId does.
+
+        Args:
+            transactional_id: The id.
+            place: Any partition that we may write to.
+
+        Returns:
+            TRANSACTIONAL_ID_AUTHORIZATION_FAILED where we may not; where we may INVALID_PRODUCER_ID_MAPPING, or
+            CONCURRENT_TRANSACTIONS while a transaction is being ended.
+
+        Raises:
+            ApiError: The coordinator is not told to us: without Describe on the id, for one.
+            KafkaTimeoutError: Not answered in time.
+        """
+        def code_of(answer: Answer) -> int:
+            return next((int(row["partition_error_code"]) for topic in answer.body["results_by_topic_v3_and_below"]
+                         for row in topic["results_by_partition"]), int(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+        (answer,) = self._ask_each(
+            TRANSACTION, [transactional_id], ApiKeys.ADD_PARTITIONS_TO_TXN,
+            [lambda _version: {
+                "v3_and_below_transactional_id": transactional_id, "v3_and_below_producer_id": NO_PRODUCER_ID,
+                "v3_and_below_producer_epoch": NO_PRODUCER_EPOCH,
+                "v3_and_below_topics": [{"name": place.topic, "partitions": [place.partition]}]}],
+            # It is an answer here, not a reason to ask again.
+            lambda answer: 0 if code_of(answer) == ErrorCode.CONCURRENT_TRANSACTIONS else code_of(answer),
+            lambda _connection: _LAST_ADD_PARTITIONS_OF_CLIENTS)
+        return code_of(answer)
 
     def list_transactions(self, *, states: Sequence[str] = (), pattern: str | None = None) -> list[TransactionRow]:
         """Return the transactional ids that the brokers know, by id.

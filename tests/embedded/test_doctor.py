@@ -12,12 +12,14 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner
 
+from pyproducer import KafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.cli.doctor import reach
 from pyproducer.cli.doctor.examination import examine
 from pyproducer.cli.doctor.report import Line, Report, Status
 from pyproducer.cli.main import main
 from pyproducer.common.clock import SystemClock
+from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import AuthenticationError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.testing import read_topic
@@ -315,6 +317,81 @@ def test_topic_when_we_may_not_then_told_what_to_grant(broker: EmbeddedBroker, d
                      "kafka-acls --add --allow-principal User:... --operation Write --operation Describe --topic")
     finally:
         broker.set_authorizer(lambda *_question: True)
+
+
+def transactional(report: Report) -> Line:
+    [line] = [line for line in report.lines if line.step == "transactional id"]
+    return line
+
+
+def test_transactional_id_when_a_producer_of_it_is_in_a_transaction_then_it_is_looked_at_and_the_producer_goes_on(
+        doctor: Doctor, broker: EmbeddedBroker) -> None:
+    broker.create_topic("booked")
+    address = broker.bootstrap_servers_of("PLAIN")
+    with KafkaProducer({"bootstrap.servers": address, "transactional.id": "booking"}) as producer:
+        producer.init_transactions()
+        for _ in range(2):
+            producer.begin_transaction()
+            producer.send("booked", b"v").result(30)
+            report = doctor.of("plain", topic="booked", writes=True, transactional_id="booking")
+            assert transactional(report).status is OK, report.json()
+            assert report.exit_status == 0
+            producer.commit_transaction()
+    assert report.lines[-1].detail.endswith("with all handshakes, in no transaction")
+    assert len(list(read_topic(address, "booked", isolation_level="read_committed"))) == 4
+
+
+def test_transactional_id_when_nobody_has_used_it_then_we_may_write_and_it_stays_unknown(
+        doctor: Doctor, broker: EmbeddedBroker) -> None:
+    report = doctor.of("plain", topic="orders", transactional_id="unheard")
+    assert (transactional(report).status, report.exit_status) == (SKIP, 0)
+    assert "--write" in transactional(report).detail
+    broker.create_topic("unheard")
+    line = transactional(doctor.of("plain", topic="unheard", writes=True, transactional_id="unheard"))
+    assert (line.status, line.change) == (OK, "")
+    told = CliRunner().invoke(main, ["txn", "list", "--bootstrap-server", broker.bootstrap_servers_of("PLAIN")])
+    assert told.exit_code == 0
+    assert "unheard" not in told.output
+
+
+@pytest.mark.parametrize("denied", ["DESCRIBE", "WRITE"])
+def test_transactional_id_when_we_may_not_then_it_fails_and_nothing_is_written(
+        broker: EmbeddedBroker, doctor: Doctor, denied: str) -> None:
+    """All was ok, and the producer of these settings failed."""
+    broker.create_topic(f"denied-{denied}")
+    broker.set_authorizer(lambda _context, operation, kind, _name: (
+        kind.value != "TRANSACTIONAL_ID" or operation.value != denied))
+    try:
+        report = doctor.of("plain", topic=f"denied-{denied}", writes=True, transactional_id="mine")
+    finally:
+        broker.set_authorizer(lambda *_question: True)
+    only_failure(report, "transactional id", "mine", "--operation Write --operation Describe --transactional-id mine")
+    assert steps(report)["round trip"] is SKIP
+    assert list(read_topic(broker.bootstrap_servers_of("PLAIN"), f"denied-{denied}")) == []
+
+
+@pytest.mark.parametrize(("code", "status", "words"), [
+    (ErrorCode.CONCURRENT_TRANSACTIONS, OK, "we may write by it"),
+    (ErrorCode.TOPIC_AUTHORIZATION_FAILED, OK, "we may write by it"),  # the topic is looked at behind the id
+    (ErrorCode.UNKNOWN_SERVER_ERROR, WARN, "nobody knows whether we may write by it"),
+    (ErrorCode.NOT_COORDINATOR, FAIL, "not answered within 0.5 s")])
+def test_transactional_id_when_the_coordinator_says_something_else_then_that_is_told(
+        broker: EmbeddedBroker, doctor: Doctor, code: ErrorCode, status: Status, words: str) -> None:
+    broker.create_topic(code.name)
+    fault = broker.faults.on("AddPartitionsToTxn", times=None).error(code)
+    try:
+        report = doctor.of("plain", topic=code.name, writes=True, transactional_id="asked", timeout_ms=500)
+    finally:
+        fault.remove()
+    line = transactional(report)
+    assert line.status is status, report.json()
+    assert words in line.detail
+
+
+def test_transactional_id_when_no_partition_is_known_then_it_is_not_looked_at(doctor: Doctor) -> None:
+    report = doctor.of("plain", topic="absent", writes=True, transactional_id="mine")
+    assert transactional(report).status is SKIP
+    assert transactional(doctor.at("127.0.0.1:1", transactional_id="mine", timeout_ms=500)).status is SKIP
 
 
 def test_clock_when_the_cluster_may_not_be_asked_then_the_newest_record_tells(

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyproducer.cli.doctor.reach import without_place
+from pyproducer.client.coordinator_client import CoordinatorClient
+from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.loopback import is_loopback
@@ -28,8 +30,12 @@ if TYPE_CHECKING:
     from pyproducer.producer.config import ProducerConfig
     from pyproducer.protocol.schema import Struct
 
-METADATA, ADVERTISED, CLOCK, TOPIC, PARTITIONS, AUTHORIZATION, QUOTA = (
-    "metadata", "advertised", "clock", "topic", "partitions", "authorization", "quota")
+METADATA, ADVERTISED, CLOCK, TOPIC, PARTITIONS, AUTHORIZATION, TRANSACTIONAL_ID, QUOTA = (
+    "metadata", "advertised", "clock", "topic", "partitions", "authorization", "transactional id", "quota")
+# What the coordinator says to a producer that is nobody, once it has found that we may write by the id.
+_MAY_WRITE = frozenset({
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.CONCURRENT_TRANSACTIONS})
 _WRITE_BIT = 1 << 4
 _NOT_TOLD = -(2**31)
 _TOPIC_RESOURCE = 2
@@ -139,7 +145,7 @@ class ClusterSteps:
         changes = {
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: f"create it: kafka-topics --create --topic {topic}; or correct its "
                                                   "name; without Describe or Write on it, too, brokers say so",
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED: _grant(topic),
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED: _grant(f"--topic {topic}"),
             ErrorCode.INVALID_TOPIC_EXCEPTION: "correct its name: 1 to 249 characters out of a-z, A-Z, 0-9, '.', '_' "
                                                "and '-'",
         }
@@ -178,7 +184,36 @@ class ClusterSteps:
         elif operations & _WRITE_BIT:
             self._report.ok(AUTHORIZATION, f"{topic}: we may write")
         else:
-            self._report.fail(AUTHORIZATION, f"{topic}: we may not write", _grant(topic))
+            self._report.fail(AUTHORIZATION, f"{topic}: we may not write", _grant(f"--topic {topic}"))
+
+    def transactional_id(self, metadata: Struct, described: Struct, topic: str, reached: Mapping[int, Connection],
+                         timeout_ms: int) -> None:
+        """Look whether transactional.id has a coordinator and we may write by it; nothing becomes of its producer.
+
+        The first question makes the topic of transactions where the cluster has none yet.
+        """
+        name = str(self._config.transactional_id)
+        coordinators = CoordinatorClient(
+            self._client, [(row["host"], row["port"]) for row in metadata["brokers"] if row["node_id"] in reached],
+            timeout_s=timeout_ms / 1000, clock=self._clock)
+        try:
+            code = coordinators.ask_for_write(
+                name, TopicPartition(topic, described["partitions"][0]["partition_index"]))
+        except KafkaError as error:
+            refused = getattr(error, "code", 0) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            self._report.fail(TRANSACTIONAL_ID, f"{name}: {error}", _grant(f"--transactional-id {name}") if refused else
+                              "see that __transaction_state has leaders, and the log of its brokers")
+            return
+        finally:
+            self._client.until_ms = None  # this question's end is no other's
+        if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            self._report.fail(TRANSACTIONAL_ID, f"{name}: we may not write by it", _grant(f"--transactional-id {name}"))
+        elif code in _MAY_WRITE:
+            self._report.ok(TRANSACTIONAL_ID, f"{name}: its coordinator is there, and we may write by it; no "
+                                              "transaction was begun")
+        else:
+            why = error_for_code(code, api="AddPartitionsToTxn") if code else "it takes a producer that there is not"
+            self._report.warn(TRANSACTIONAL_ID, f"{name}: nobody knows whether we may write by it: {why}")
 
     def quota(self) -> None:
         """Tell whether any answer so far asked for a pause."""
@@ -250,9 +285,9 @@ def _newest_record_question(topic: str | None, index: int) -> Callable[[int], Ma
             {"partition_index": index, "current_leader_epoch": -1, "timestamp": _MAX_TIMESTAMP}]}]}
 
 
-def _grant(topic: str) -> str:
+def _grant(resource: str) -> str:
     return ("let somebody allow it: kafka-acls --add --allow-principal User:... --operation Write --operation Describe "
-            f"--topic {topic}")
+            f"{resource}")
 
 
 def _numbers(numbers: list[int]) -> str:

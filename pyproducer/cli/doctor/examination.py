@@ -2,7 +2,7 @@
 
     settings -> names -> TCP -> TLS -> SASL -> ApiVersions      for each of bootstrap.servers
              -> advertised                                      for each broker of the cluster
-             -> clock -> topic -> partitions -> authorization -> quota -> round trip
+             -> clock -> topic -> partitions -> authorization -> transactional id -> quota -> round trip
 
 Road:    doctor command -> [examination] -> reach, cluster steps, round trip -> report
 Thread:  the main thread.
@@ -22,6 +22,7 @@ from pyproducer.cli.doctor.cluster_steps import (
     PARTITIONS,
     QUOTA,
     TOPIC,
+    TRANSACTIONAL_ID,
     ClusterSteps,
 )
 from pyproducer.cli.doctor.reach import SASL, Reach
@@ -37,8 +38,9 @@ if TYPE_CHECKING:
     from pyproducer.common.clock import Clock
 
 SETTINGS = "settings"
-_BEHIND_METADATA = (ADVERTISED, CLOCK, TOPIC, PARTITIONS, AUTHORIZATION, QUOTA, ROUND_TRIP)
+_BEHIND_METADATA = (ADVERTISED, CLOCK, TOPIC, PARTITIONS, AUTHORIZATION, TRANSACTIONAL_ID, QUOTA, ROUND_TRIP)
 _NO_TOPIC = "give --topic to look"
+_NOT_ASKED = "whether we may write by it is looked at with --write and --topic only"
 
 
 def examine(props: Mapping[str, object], topic: str | None, *, writes: bool, timeout_ms: int, clock: Clock,
@@ -78,16 +80,18 @@ def examine(props: Mapping[str, object], topic: str | None, *, writes: bool, tim
 
 def _examine(config: ProducerConfig, client: BlockingClient, topic: str | None, *, writes: bool, timeout_ms: int,
              clock: Clock, report: Report) -> None:
+    has_id = config.transactional_id is not None
+    behind_metadata = [step for step in _BEHIND_METADATA if has_id or step != TRANSACTIONAL_ID]
     reach = Reach(client, config, clock, report)
     broker = reach.bootstrap(config.bootstrap_servers)
     if broker is None:
-        for step in _BEHIND_METADATA:
+        for step in behind_metadata:
             report.skip(step, "no broker was reached")
         return
     steps = ClusterSteps(client, broker, config, clock, report)
     metadata = steps.metadata(topic)
     if metadata is None:
-        for step in _BEHIND_METADATA:
+        for step in behind_metadata:
             report.skip(step, "the brokers and topics are not known")
         return
     leaders = steps.advertised(metadata, reach, {host for host, _port in config.bootstrap_servers})
@@ -104,6 +108,12 @@ def _examine(config: ProducerConfig, client: BlockingClient, topic: str | None, 
         else:
             for step in (PARTITIONS, AUTHORIZATION):
                 report.skip(step, f"{topic}: there is none that we know")
+    if has_id and not writes:
+        report.skip(TRANSACTIONAL_ID, f"{config.transactional_id}: {_NOT_ASKED}")
+    elif has_id and topic is not None and described is not None and described["partitions"] and leaders:
+        steps.transactional_id(metadata, described, topic, leaders, timeout_ms)
+    elif has_id:
+        report.skip(TRANSACTIONAL_ID, f"{config.transactional_id}: there is no partition to ask with")
     steps.quota()
     leader: Connection | None = next(iter(leaders.values()), None)
     if described is not None and described["partitions"]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ROUND_TRIP = "round trip"
 _PINGS = 5
 _KEY = b"pyproducer-doctor"
-# What the application does with its records is not the doctor's.
+# What the application does with its records is not the doctor's; by its transactional.id its producer would be fenced.
 _LEFT_OUT = ("key.serializer", "value.serializer", "interceptor.classes", "partitioner.class", "pyproducer.fork",
              "pyproducer.on.unretrieved", "transactional.id", *STRING_SERIALIZER_KEYS)
 
@@ -62,5 +62,6 @@ def write_one(config: ProducerConfig, topic: str, timeout_ms: int, clock: Clock,
     except KafkaError as error:
         report.fail(ROUND_TRIP, f"{topic}: {error}")
         return
+    outside = "" if config.transactional_id is None else ", in no transaction"
     report.ok(ROUND_TRIP, f"{topic}-{stored.partition}: one record was written at offset {stored.offset} in "
-                          f"{clock.now_ms() - began_ms} ms with all handshakes")
+                          f"{clock.now_ms() - began_ms} ms with all handshakes{outside}")
