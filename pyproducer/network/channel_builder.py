@@ -61,7 +61,7 @@ class PlaintextChannelBuilder:
     def build(self, connection_id: str, sock: socket.socket, *, server_side: bool,
               server_hostname: str | None) -> KafkaChannel:
         """Return a channel over the bare socket."""
-        transport = PlaintextTransportLayer(sock)
+        transport = PlaintextTransportLayer(sock, server_side=server_side)
         return KafkaChannel(connection_id, transport, self._make_authenticator(transport, server_hostname or ""))
 
 

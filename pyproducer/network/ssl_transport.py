@@ -23,7 +23,7 @@ from pyproducer.common.errors import TransportError
 from pyproducer.network.certificates import CertificateFacts, certificate_facts, shown_chain
 from pyproducer.network.receive import speaks_tls
 from pyproducer.network.tls_failures import hung_up, not_tls, tls_failure
-from pyproducer.network.transport import END_OF_STREAM, Buffer, socket_address_text
+from pyproducer.network.transport import END_OF_STREAM, Buffer, hang_up, socket_address_text
 from pyproducer.network.x500_name import subject_name
 
 RECORD_BYTES = 16 * 1024
@@ -313,7 +313,10 @@ class SslTransportLayer:
             except (ssl.SSLError, ValueError):
                 pass  # it waits for the peer's goodbye, which we do not
             self._flush_quietly()
-        self.sock.close()
+        if self._server_side:
+            hang_up(self.sock)
+        else:
+            self.sock.close()
 
 
 def _behind(chunks: Sequence[Buffer], skip_bytes: int) -> Sequence[Buffer]:

@@ -63,6 +63,19 @@ def socket_address_text(address: object) -> str:
     return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
 
 
+def hang_up(sock: socket.socket) -> None:
+    """Close a socket, accepted or listening, for every process that has it.
+
+    A close alone ends nothing while a child that the program forked has a copy: the peer would see no end of its
+    connection, and a listening socket would go on to take connections that nobody accepts.
+    """
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # the peer has gone, or it is closed already; macOS shuts no listening socket down
+    sock.close()
+
+
 class TransportLayer(Protocol):
     """What a channel reads from and writes to: a socket, or TLS over one.
 
@@ -117,13 +130,19 @@ class TransportLayer(Protocol):
 
 
 class PlaintextTransportLayer:
-    """A bare TCP socket, gathering its writes."""
+    """A bare TCP socket, gathering its writes.
 
-    __slots__ = ("_recv_into", "_sendmsg", "_sendmsg_on", "has_pending_reads", "has_pending_writes", "principal_name",
-                 "ready", "sock", "wants_write")
+    Args:
+        sock: Non-blocking; may still be connecting.
+        server_side: It was accepted, and ends for all processes that have it.
+    """
 
-    def __init__(self, sock: socket.socket) -> None:
+    __slots__ = ("_recv_into", "_sendmsg", "_sendmsg_on", "_server_side", "has_pending_reads", "has_pending_writes",
+                 "principal_name", "ready", "sock", "wants_write")
+
+    def __init__(self, sock: socket.socket, *, server_side: bool = False) -> None:
         self.sock: socket.socket = sock
+        self._server_side = server_side
         self.ready: bool = True
         self.has_pending_reads: bool = False
         self.has_pending_writes: bool = False
@@ -166,4 +185,7 @@ class PlaintextTransportLayer:
 
     def close(self) -> None:
         """Close the socket."""
-        self.sock.close()
+        if self._server_side:
+            hang_up(self.sock)
+        else:
+            self.sock.close()

@@ -133,5 +133,8 @@ class DataDir:
         except OSError as error:
             _logger.warning("%s could not be marked as left in order: %s", self.path, error)
         finally:
+            if fcntl is not None:
+                # A close alone leaves the lock to the children that the program around the broker has forked.
+                fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
             os.close(self._lock_fd)
             self._lock_fd = -1

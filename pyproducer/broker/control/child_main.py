@@ -15,20 +15,23 @@ import sys
 from types import FrameType
 from typing import Any, TextIO
 
+from pyproducer.broker.control.child_process import STOP
 from pyproducer.broker.control.commands import run_command
 from pyproducer.broker.control.in_process import ClusterOptions, InProcessCluster
 from pyproducer.broker.control.observations import from_json, to_json
 from pyproducer.common.errors import ConfigError, KafkaError
 
+_ENDS = ("", STOP)
+
 
 def main() -> int:
-    """Run until stdin ends or SIGTERM comes; return the exit code."""
+    """Run until stdin ends, an empty line or SIGTERM comes; return the exit code."""
     # Whatever prints must not come between the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     signal.signal(signal.SIGTERM, _on_terminate)
     first = sys.stdin.readline()
-    if not first:
+    if first in _ENDS:
         return 0
     options = json.loads(first)
     options["node_config"] = {int(node_id): settings for node_id, settings in options["node_config"].items()}
@@ -40,7 +43,7 @@ def main() -> int:
         return 1
     try:
         _answer(answers, {"result": {"addresses": cluster.addresses(), "data_dir": str(cluster.data_dir)}})
-        for line in sys.stdin:
+        while (line := sys.stdin.readline()) not in _ENDS:
             _answer(answers, _run(cluster, json.loads(line)))
     finally:
         cluster.stop()

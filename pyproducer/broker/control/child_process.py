@@ -5,8 +5,9 @@ Thread:  any; one question at a time, under a lock.
 Source:  ours.
 
 The two speak JSON lines over the child's stdin and stdout: first the options go down and the addresses come up, then
-commands and their results. The child ends when it is told to, or when its stdin ends: that happens however the
-parent dies. It runs in a session of its own, so that Ctrl-C reaches only the parent, which then stops it.
+commands and their results. The child ends when an empty line tells it to, or when its stdin ends: that happens however
+the parent dies, but not while another child lives that the parent has forked, for that has the pipe, too. It runs in a
+session of its own, so that Ctrl-C reaches only the parent, which then stops it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pyproducer.common.errors import ConfigError, IllegalStateError
 
 # A stop closes logs and joins threads, which takes milliseconds; this long means that it hangs.
 _STOP_TIMEOUT_S = 15
+STOP = "\n"  # what is said instead of a question
 
 
 class ChildProcessCluster:
@@ -35,6 +37,7 @@ class ChildProcessCluster:
         self._options = options
         self._lock = threading.Lock()  # guards the pipes: one question at a time
         self._process: subprocess.Popen[str] | None = None
+        self._process_id = 0  # whose child that is
         self._addresses: dict[str, list[tuple[str, int]]] = {}
         self.data_dir: Path | None = None
 
@@ -53,6 +56,7 @@ class ChildProcessCluster:
         package_parent = str(Path(__file__).resolve().parents[3])
         environment = dict(os.environ)
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (package_parent, environment.get("PYTHONPATH"))))
+        self._process_id = os.getpid()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "pyproducer.broker.control.child_main"], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True, encoding="utf-8", env=environment, start_new_session=True)
@@ -71,7 +75,15 @@ class ChildProcessCluster:
                            for name, addresses in started["addresses"].items()}
 
     def stop(self) -> None:
-        """Stop the child and wait for it; a temporary folder is removed by the child."""
+        """Stop the child and wait for it; a temporary folder is removed by the child.
+
+        In a process that the parent has forked, the child is the parent's, and goes on.
+        """
+        if self._process_id != os.getpid():
+            self._process = None
+            if directory_of(self._options) is None:
+                self.data_dir = None
+            return
         with self._lock:
             process, self._process = self._process, None
             if process is None:
@@ -79,7 +91,8 @@ class ChildProcessCluster:
             assert process.stdin is not None
             assert process.stdout is not None
             try:
-                process.stdin.close()  # the end of its stdin is the child's word to stop
+                process.stdin.write(STOP)
+                process.stdin.close()
             except OSError:
                 pass  # it has gone already
             try:

@@ -8,6 +8,7 @@ Source:  ours.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -103,6 +104,7 @@ class InProcessCluster:
         self.scripted: Scripted = Scripted()  # another one for each start
         self._state: ClusterState | None = None
         self._nodes: Nodes | None = None
+        self._process_id = 0  # whose threads they run on
 
     def start(self) -> None:
         """Open the logs and listen; the process may open as many files as the system allows from now on.
@@ -110,6 +112,7 @@ class InProcessCluster:
         Raises:
             ConfigError: The data directory is in use or a listener's address is; nothing is left running.
         """
+        self._process_id = os.getpid()
         raise_descriptor_limit()
         self.warn_of_inert_settings()
         directory = self._directory
@@ -156,7 +159,15 @@ class InProcessCluster:
             _logger.warning("These settings have no effect on an embedded broker: %s", ", ".join(sorted(inert)))
 
     def stop(self) -> None:
-        """Stop and close everything; a temporary folder is removed."""
+        """Stop and close everything; a temporary folder is removed.
+
+        In a process that was forked since the start all that is the parent's, and goes on there.
+        """
+        if self._process_id != os.getpid():
+            self._nodes = self._state = None
+            if self._directory is None:
+                self.data_dir = None
+            return
         if self._nodes is not None:
             self._nodes.stop_all()
             self._nodes = None

@@ -19,6 +19,7 @@ from pyproducer.broker.network.connection_quotas import ConnectionQuotas
 from pyproducer.broker.network.processor import Processor
 from pyproducer.broker.request.peer_address import host_of
 from pyproducer.common.errors import ConfigError
+from pyproducer.network.transport import hang_up
 
 _logger = logging.getLogger(__name__)
 # Without descriptors accept fails at once, again and again: do not spin on it.
@@ -113,8 +114,9 @@ class Acceptor:
         if self._thread.is_alive():
             self._thread.join()
         self._selector.close()
-        for sock in (self._sock, self._wakeup_receiver, self._wakeup_sender):
-            sock.close()
+        hang_up(self._sock)
+        self._wakeup_receiver.close()
+        self._wakeup_sender.close()
 
     def run(self) -> None:
         """Accept until stopped."""
@@ -141,7 +143,7 @@ class Acceptor:
         if self._quotas is not None and not self._quotas.try_add(host, sock):
             _logger.info("Rejected connection from %s, address already has the configured maximum of %d connections.",
                          host, self._quotas.limit_of(host))
-            sock.close()
+            hang_up(sock)
             return
         sock.setblocking(False)
         self._assign_new_connection(sock)

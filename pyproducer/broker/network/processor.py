@@ -47,6 +47,7 @@ from pyproducer.common.errors import AuthenticationError, DisconnectedError, Inv
 from pyproducer.network.channel import KafkaChannel
 from pyproducer.network.receive import NetworkReceive
 from pyproducer.network.send import NetworkSend
+from pyproducer.network.transport import hang_up
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader
 from pyproducer.protocol.header import read_request_header
@@ -130,7 +131,7 @@ class Processor:
         """
         while not self._room_for_connections.acquire(blocking=False):
             if self._stopping:
-                sock.close()
+                hang_up(sock)
                 return True
             if not may_block:
                 return False
@@ -220,7 +221,7 @@ class Processor:
                 self._socket_options(sock)  # the selector sets the others
                 self._selector.register(self._connection_id(sock), sock, now_ms)
             except OSError:  # the peer has gone already
-                sock.close()
+                hang_up(sock)
 
     def _connection_id(self, sock: socket.socket) -> str:
         local, remote = sock.getsockname(), sock.getpeername()
@@ -416,6 +417,6 @@ class Processor:
     def _close_new_connections(self) -> None:
         try:
             while True:
-                self._new_connections.popleft().close()
+                hang_up(self._new_connections.popleft())
         except IndexError:  # none is left; another thread may have taken the last
             return
