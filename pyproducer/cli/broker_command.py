@@ -71,7 +71,7 @@ def _settings(_context: click.Context, _parameter: click.Parameter, values: Sequ
               help="Set damaged logs aside under another name and go on empty where they ended, instead of not "
                    "starting.")
 @click.option("--topic", "topics", multiple=True, metavar="NAME[:PARTITIONS]", callback=_topics,
-              help="Create this topic; may be given several times.")
+              help="Create this topic, or give it more partitions where it has fewer; may be given several times.")
 @click.option("--config", "settings", multiple=True, metavar="FILE|KEY=VALUE", callback=_settings,
               help="A file like server.properties, or a setting under Kafka's name; may be given several times.")
 @click.option("--control-port", type=click.IntRange(0, 65535),

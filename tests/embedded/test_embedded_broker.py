@@ -154,11 +154,33 @@ def test_data_dir_of_a_running_broker_is_refused(tmp_path: Path, separate_proces
         assert broker.topics() == {}
 
 
-def test_topics_that_exist_with_other_partitions_are_refused(tmp_path: Path) -> None:
-    with EmbeddedBroker(data_dir=tmp_path, topics={"orders": 2}):
+def test_topic_when_it_was_given_more_partitions_then_the_same_arguments_start_again(
+        tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with EmbeddedBroker(data_dir=tmp_path, topics={"orders": 3}) as broker, connect(broker) as client:
+        (answer,) = client.request(ApiKeys.CREATE_PARTITIONS, 3, {
+            "timeout_ms": 1000, "validate_only": False,
+            "topics": [{"name": "orders", "count": 6, "assignments": None}]})["results"]
+        assert answer["error_code"] == 0
+    for _ in range(2):
+        with EmbeddedBroker(data_dir=tmp_path, topics={"orders": 3}) as broker:
+            assert broker.topics() == {"orders": 6}
+    assert [record.getMessage() for record in caplog.records] == [
+        "The data directory has orders with 6 partitions, and it was asked for with 3: it keeps those that it has"] * 2
+
+
+def test_topic_when_it_has_fewer_partitions_than_asked_for_then_it_is_given_more(
+        tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with EmbeddedBroker(3, tmp_path, {"orders": 1}, config={"default.replication.factor": 2}):
         pass
-    with pytest.raises(ConfigError, match="has it with 2 partitions"):
-        EmbeddedBroker(data_dir=tmp_path, topics={"orders": 3}).start()
+    for brokers, count in ((3, 3), (1, 4), (1, 4)):  # it has more replicas than there are brokers then
+        with EmbeddedBroker(brokers, tmp_path, {"orders": count}) as broker:
+            assert broker.topics() == {"orders": count}
+            partition = broker.describe_partition("orders", count - 1)
+            assert partition is not None
+            assert len(partition.replicas) == min(brokers, 2)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        f"The data directory had orders with {had} partitions, and it was asked for with {had_to}"
+        for had, had_to in ((1, 3), (3, 4))]
 
 
 def test_auto_create_can_be_switched_off() -> None:

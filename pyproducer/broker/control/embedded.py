@@ -40,7 +40,8 @@ class EmbeddedBroker(ClusterControl):
             min.insync.replicas.
         data_dir: Where the logs are kept. Without it `log.dirs` of `config` names it, and without that it is a
             temporary folder, removed at stop. What an earlier broker left there is served again.
-        topics: Topics to create: names, or names with their number of partitions.
+        topics: Topics to create: names, or names with their number of partitions. One that `data_dir` has with fewer
+            gets the others; with more it keeps those.
         separate_process: Run in a child process, so that the broker does not share this process's GIL. The child ends
             with its parent.
         port: Port of the first listener; 0 is any free one. Further brokers have the ports after it.

@@ -47,7 +47,7 @@ class ClusterOptions:
         brokers: How many.
         data_dir: Where the logs are; None is what `log.dirs` or `log.dir` of `config` names, and without either a
             temporary folder that is removed at the end.
-        topics: Name to number of partitions; made when they are missing.
+        topics: Name to number of partitions; made when they are missing, and given more where they have fewer.
         config: Settings under Kafka's names.
         node_config: Node id to what it has otherwise: listeners, rack, threads, ssl.*, sasl.*.
         log_requests: Keep the newest requests from the start.
@@ -268,9 +268,19 @@ class InProcessCluster:
             existing = state.topics.find(name)
             if existing is None:
                 state.topic_life.create_topic(name, partition_count, {})
-            elif len(existing.partitions) != partition_count:
-                raise ConfigError("topics", {name: partition_count},
-                                  f"the data directory has it with {len(existing.partitions)} partitions")
+                continue
+            present = len(existing.partitions)
+            if present > partition_count:
+                _logger.warning("The data directory has %s with %d partitions, and it was asked for with %d: it keeps "
+                                "those that it has", name, present, partition_count)
+            elif present < partition_count:
+                # As many replicas as its first partition has, which may be of a cluster with more brokers.
+                replicas = min(len(existing.partitions[0].replicas.assigned), len(state.topic_life.registered))
+                state.topic_life.create_partitions(name, partition_count, state.topic_life.place(
+                    partition_count - present, replicas, first=present))
+                _logger.warning("The data directory had %s with %d partitions, and it was asked for with %d: it was "
+                                "given the others, and keys may have another partition than before", name, present,
+                                partition_count)
 
 
 def _replication_of_internal_topics(brokers: int) -> dict[str, object]:
