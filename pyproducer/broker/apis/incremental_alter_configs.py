@@ -7,7 +7,7 @@ Does:    topics (type 2), all settings; brokers (type 4, by id or "" for all), t
 Omits:   broker loggers (type 8), client metrics (type 16), groups (type 32): 42.
 
 Road:    KafkaApis -> [IncrementalAlterConfigs] -> topic life, dynamic configs -> partition, log
-Thread:  handler threads. Two alterations of the same resource at the same time: the later one wins as a whole.
+Thread:  handler threads; one alteration at a time.
 Source:  Java ConfigAdminManager, ConfigurationControlManager (4.1), and its measured answers.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from pyproducer.broker.apis.api_handler import Api, Question
@@ -43,6 +44,14 @@ class _Refusal(NamedTuple):
     message: str | None
 
 
+class _RefusedError(Exception):
+    """What was asked of a resource makes no sense."""
+
+    def __init__(self, refusal: _Refusal) -> None:
+        super().__init__(refusal)
+        self.refusal = refusal
+
+
 def handle(services: Services, request: Request) -> Answer:
     """Answer one IncrementalAlterConfigs request."""
     data = request.body(ApiKeys.INCREMENTAL_ALTER_CONFIGS).data
@@ -58,6 +67,8 @@ def handle(services: Services, request: Request) -> Answer:
                 continue
             try:
                 fault = _alter(services, resource, validate_only=data["validate_only"])
+            except _RefusedError as error:
+                fault = error.refusal
             except Exception as error:
                 fault = _Refusal(unexpected(request, f"resource {resource['resource_name']}", error), None)
         responses.append(_response(resource, fault))
@@ -106,11 +117,9 @@ def _alter_topic(services: Services, resource: Struct, *, validate_only: bool) -
     if topic is not None:
         defaults = {
             key: str(value_text(services.config.topic_default(key))) for key in LIST_CONFIG & TOPIC_CONFIG.keys()}
-        altered = _altered(topic.config.overrides, resource, defaults)
-        if isinstance(altered, _Refusal):
-            return altered
+        altered = partial(_altered, resource, defaults)
         if validate_only:
-            asked_topic_config(altered, services.config)
+            asked_topic_config(altered(topic.config.overrides), services.config)
             return None
         if services.cluster.topic_life.alter_topic_configs(name, altered):
             return None
@@ -124,12 +133,10 @@ def _alter_broker(services: Services, resource: Struct, *, validate_only: bool) 
             f"Unexpected broker id, expected {services.node_id}, but received {name}" if name.lstrip("-").isdigit()
             else f"Broker id must be an integer, but it is: {name}"))
     defaults = {key: services.config.text(key) for key in LIST_CONFIG & BROKER_CONFIG.keys()}
-    altered = _altered(services.cluster.dynamic_configs.of(name), resource, defaults)
-    if isinstance(altered, _Refusal):
-        return altered
+    altered = partial(_altered, resource, defaults)
     try:
         if validate_only:
-            BrokerConfig().alter(altered)
+            BrokerConfig().alter(altered(services.cluster.dynamic_configs.of(name)))
         else:
             services.cluster.dynamic_configs.alter_broker_configs(name, altered)
             services.cluster.leaders.elect()  # unclean.leader.election.enable may be another one
@@ -140,8 +147,12 @@ def _alter_broker(services: Services, resource: Struct, *, validate_only: bool) 
     return None
 
 
-def _altered(before: Mapping[str, str], resource: Struct, defaults: Mapping[str, str]) -> dict[str, str] | _Refusal:
-    """Return the settings as they would be; they are not checked yet."""
+def _altered(resource: Struct, defaults: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings as they would be; they are not checked yet.
+
+    Raises:
+        _RefusedError: That cannot be done with a setting.
+    """
     configs = dict(before)
     for config in resource["configs"]:
         name, operation, value = config["name"], config["config_operation"], config["value"]
@@ -152,13 +163,13 @@ def _altered(before: Mapping[str, str], resource: Struct, defaults: Mapping[str,
         elif operation in (_APPEND, _SUBTRACT):
             if name not in defaults:
                 word = "APPEND" if operation == _APPEND else "SUBTRACT"
-                return _Refusal(ErrorCode.INVALID_CONFIG,
-                                f"Can't {word} to key {name} because its type is not LIST.")
+                raise _RefusedError(_Refusal(ErrorCode.INVALID_CONFIG,
+                                             f"Can't {word} to key {name} because its type is not LIST."))
             parts = configs.get(name, defaults[name]).split(",")
             given = value.split(",")
             kept = ([*parts, *(part for part in given if part not in parts)] if operation == _APPEND
                     else [part for part in parts if part not in given])
             configs[name] = ",".join(part for part in kept if part)
         else:
-            return _Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+            raise _RefusedError(_Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None))
     return configs

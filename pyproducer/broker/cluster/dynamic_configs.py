@@ -1,13 +1,13 @@
 """The settings of brokers that were altered while they run.
 
-Road:    IncrementalAlterConfigs -> [dynamic configs] -> cluster file, broker config, topics
+Road:    IncrementalAlterConfigs, AlterConfigs -> [dynamic configs] -> cluster file, broker config, topics
 Thread:  any; an alteration takes the store's lock.
 Source:  Java ConfigurationControlManager, DynamicBrokerConfig (4.1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from pyproducer.broker.cluster.cluster_store import ClusterStore
@@ -40,8 +40,13 @@ class DynamicConfigs:
         """Return what was altered for one broker, by its id, or for all of them, by ""."""
         return self.by_broker.get(broker, {})
 
-    def alter_broker_configs(self, broker: str, configs: Mapping[str, str]) -> None:
+    def alter_broker_configs(self, broker: str, altered: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
         """Replace what was altered for one broker, or for all of them with "".
+
+        Args:
+            broker: Its id, or "".
+            altered: Returns what is to be altered of what was. Called under the lock, so that nobody alters something
+                else meanwhile; what it raises is raised here, and nothing was changed.
 
         Raises:
             ConfigError: A setting cannot be altered or is wrong; nothing was changed.
@@ -49,10 +54,10 @@ class DynamicConfigs:
         """
         store = self._store
         with store.lock:
-            altered = {**store.content.broker_configs, broker: dict(configs)}
-            self._config.alter(replace(store.content, broker_configs=altered).dynamic_config())
+            configs = {**store.content.broker_configs, broker: dict(altered(self.of(broker)))}
+            self._config.alter(replace(store.content, broker_configs=configs).dynamic_config())
             try:
-                store.save(broker_configs=altered)
+                store.save(broker_configs=configs)
             except BaseException:
                 self._config.alter(store.content.dynamic_config())
                 raise

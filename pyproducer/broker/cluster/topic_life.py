@@ -204,18 +204,23 @@ class TopicLife:
             topic.partitions = (*topic.partitions, *partitions)
         return True
 
-    def alter_topic_configs(self, name: str, configs: Mapping[str, str]) -> bool:
+    def alter_topic_configs(self, name: str, altered: Callable[[Mapping[str, str]], Mapping[str, str]]) -> bool:
         """Replace a topic's own settings, for appends and checks that begin from now on; False when it is gone.
+
+        Args:
+            name: Its name.
+            altered: Returns those that it is to have of those that it has. Called under the lock, so that nobody alters
+                others meanwhile; what it raises is raised here, and nothing was changed.
 
         Raises:
             ConfigError: A setting is unknown or wrong; nothing was changed.
             OSError: The cluster file could not be written; nothing was changed.
         """
-        config = asked_topic_config(configs, self._config)
         with self._store.lock:
             topic = self._topics.find(name)
             if topic is None:
                 return False
+            config = asked_topic_config(altered(topic.config.overrides), self._config)
             self._store.save_topics({name: replace(self._store.content.topics[name], configs=dict(config.overrides))})
             topic.configure(config)
         if config.allows_unclean_election:

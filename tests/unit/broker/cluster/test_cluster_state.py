@@ -192,10 +192,10 @@ def test_partitions_and_settings_that_came_later_survive_a_restart(open_state: O
     assert state.topic_life.create_partitions("orders", 3)
     assert not state.topic_life.create_partitions("orders", 3)
     assert not state.topic_life.create_partitions("no such topic", 3)
-    assert state.topic_life.alter_topic_configs("orders", {"retention.ms": "5"})
-    assert not state.topic_life.alter_topic_configs("no such topic", {})
-    state.dynamic_configs.alter_broker_configs("", {"log.retention.bytes": "1000"})
-    state.dynamic_configs.alter_broker_configs("1", {"log.segment.bytes": "2000"})
+    assert state.topic_life.alter_topic_configs("orders", lambda _: {"retention.ms": "5"})
+    assert not state.topic_life.alter_topic_configs("no such topic", lambda _: {})
+    state.dynamic_configs.alter_broker_configs("", lambda _: {"log.retention.bytes": "1000"})
+    state.dynamic_configs.alter_broker_configs("1", lambda _: {"log.segment.bytes": "2000"})
     for seen in (state, open_state()):
         topic = seen.topics.find("orders")
         assert topic is not None
@@ -212,9 +212,9 @@ def test_settings_that_make_no_sense_change_nothing(open_state: Open) -> None:
     state = open_state()
     state.topic_life.create_topic("orders", 1, {"retention.ms": "5"})
     with pytest.raises(ConfigError):
-        state.topic_life.alter_topic_configs("orders", {"retention.ms": "x"})
+        state.topic_life.alter_topic_configs("orders", lambda _: {"retention.ms": "x"})
     with pytest.raises(ConfigError):
-        state.dynamic_configs.alter_broker_configs("", {"num.partitions": "7"})
+        state.dynamic_configs.alter_broker_configs("", lambda _: {"num.partitions": "7"})
     for seen in (state, open_state()):
         topic = seen.topics.find("orders")
         assert topic is not None
@@ -457,8 +457,8 @@ def test_topics_when_there_is_no_space_for_a_change_then_it_is_not_made(open_sta
     append(state)
     disk.refuses(lambda: state.topic_life.create_topic("other", 1, {}))
     disk.refuses(lambda: state.topic_life.create_partitions("orders", 3))
-    disk.refuses(lambda: state.topic_life.alter_topic_configs("orders", {"retention.ms": "6"}))
-    disk.refuses(lambda: state.dynamic_configs.alter_broker_configs("", {"log.retention.bytes": "1000"}))
+    disk.refuses(lambda: state.topic_life.alter_topic_configs("orders", lambda _: {"retention.ms": "6"}))
+    disk.refuses(lambda: state.dynamic_configs.alter_broker_configs("", lambda _: {"log.retention.bytes": "1000"}))
     disk.refuses(lambda: state.leaders.change_leaders({orders: 1}))
     disk.refuses(lambda: state.topic_life.delete_topic("orders"))
     assert sorted(path.name for path in state.data_dir.path.iterdir() if path.is_dir()) == ["orders-0"]
@@ -574,11 +574,11 @@ READ_ORDERS = AclBinding(2, "orders", 3, "User:ada", "*", 3, 3)
 @pytest.mark.parametrize("change", [
     lambda state: state.topic_life.create_topic("other", 1, {}),
     lambda state: state.topic_life.create_partitions("orders", 3),
-    lambda state: state.topic_life.alter_topic_configs("orders", {"retention.ms": "6"}),
+    lambda state: state.topic_life.alter_topic_configs("orders", lambda _: {"retention.ms": "6"}),
     lambda state: state.topic_life.delete_topic("orders"),
     lambda state: state.leaders.change_leaders({ORDERS_0: 1}),
     lambda state: state.leaders.reassign({ORDERS_0: [1, 2]}),
-    lambda state: state.dynamic_configs.alter_broker_configs("", {"log.retention.bytes": "1000"}),
+    lambda state: state.dynamic_configs.alter_broker_configs("", lambda _: {"log.retention.bytes": "1000"}),
     lambda state: state.producer_ids.next_producer_id(),
     lambda state: state.acls.add([READ_ORDERS]),
     lambda state: state.acls.remove([READ_ORDERS]),
