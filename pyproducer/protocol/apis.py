@@ -188,6 +188,7 @@ class ApiKeys(IntEnum):
     CREATE_ACLS = _api(30, "CreateAcls", "acls", "1-3", flexible=2, throttle=1)
     DELETE_ACLS = _api(31, "DeleteAcls", "acls", "1-3", flexible=2, throttle=1)
     DESCRIBE_CONFIGS = _api(32, "DescribeConfigs", "configs", "1-4", flexible=4, throttle=2)
+    ALTER_CONFIGS = _api(33, "AlterConfigs", "configs", "0-2", flexible=2, throttle=1)
     ALTER_REPLICA_LOG_DIRS = _api(34, "AlterReplicaLogDirs", "placement", "1-2", flexible=2, throttle=1)
     DESCRIBE_LOG_DIRS = _api(
         35, "DescribeLogDirs", "placement", "1-5", client="1-4", broker="1-4", flexible=2, throttle=1

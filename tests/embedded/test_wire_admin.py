@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -467,6 +468,83 @@ def test_incremental_alter_configs_refuses_resources(wire: WireTarget, topic: st
             {"resource_type": TOPIC, "resource_name": topic, "configs": []}] * 2})
         assert [(found["error_code"], found["error_message"]) for found in answer["responses"]] == [
             (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")] * 2
+
+
+def replace(client: RawClient, kind: int, name: str, *configs: tuple[str, str | None], version: int = 2,
+            validate_only: bool = False) -> tuple[int, str | None]:
+    (answer,) = client.request(ApiKeys.ALTER_CONFIGS, version, {"validate_only": validate_only, "resources": [
+        {"resource_type": kind, "resource_name": name,
+         "configs": [{"name": key, "value": value} for key, value in configs]}]})["responses"]
+    assert (answer["resource_type"], answer["resource_name"]) == (kind, name)
+    return answer["error_code"], answer["error_message"]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_alter_configs_of_a_topic(wire: WireTarget, topic: str, version: int) -> None:
+    def shows(**expected: tuple[str, int]) -> None:
+        wanted = {name.replace("_", "."): value for name, value in expected.items()}
+        eventually(lambda: values(describe(client, TOPIC, topic, list(wanted))) == wanted)
+
+    with wire.connect() as client:
+        assert replace(client, TOPIC, topic, ("retention.ms", "5000000"), ("cleanup.policy", "compact"),
+                       version=version) == (0, None)
+        shows(retention_ms=("5000000", DYNAMIC_TOPIC), cleanup_policy=("compact", DYNAMIC_TOPIC))
+        assert replace(client, TOPIC, topic, version=version, validate_only=True) == (0, None)
+        assert replace(client, TOPIC, topic, ("retention.ms", "6000000"), version=version) == (0, None)
+        shows(retention_ms=("6000000", DYNAMIC_TOPIC), cleanup_policy=("delete", DEFAULT))
+        assert replace(client, TOPIC, topic, version=version) == (0, None)
+        eventually(lambda: values(describe(client, TOPIC, topic, ["retention.ms"]))["retention.ms"][1] != DYNAMIC_TOPIC)
+
+
+def test_alter_configs_of_a_broker(wire: WireTarget) -> None:
+    """It is left as it was found: other tests have the same cluster."""
+    def is_altered(name: str) -> bool:
+        return values(describe(client, BROKER, name)).get("message.max.bytes", ("", 0))[0] == "2000000"
+
+    with wire.connect() as client:
+        # For all brokers Apache Kafka has min.insync.replicas set, and lets nobody take that away.
+        for name in ("1",) if wire.is_reference else ("1", ""):
+            assert replace(client, BROKER, name, ("message.max.bytes", "2000000"), validate_only=True) == (0, None)
+            assert not is_altered(name)
+            assert replace(client, BROKER, name, ("message.max.bytes", "2000000")) == (0, None)
+            eventually(partial(is_altered, name))
+            assert replace(client, BROKER, name) == (0, None)
+            eventually(lambda name=name: not is_altered(name))  # type: ignore[misc]
+
+
+def test_alter_configs_refuses(wire: WireTarget, topic: str) -> None:
+    setting = ("retention.ms", "77")
+    with wire.connect() as client:
+        assert alter(client, TOPIC, topic, ("retention.ms", SET, "5000000")) == (0, None)
+        for validate_only in (True, False):
+            error_code, message = replace(client, TOPIC, topic, ("retention.ms", "x"), validate_only=validate_only)
+            assert error_code == ErrorCode.INVALID_CONFIG
+            assert str(message).startswith("Invalid value x for configuration retention.ms: ")
+            assert replace(client, TOPIC, topic, ("no.such", "1"), validate_only=validate_only) == (
+                ErrorCode.INVALID_CONFIG, "Unknown topic config name: no.such")
+        assert replace(client, TOPIC, topic, ("retention.ms", None)) == (
+            ErrorCode.INVALID_REQUEST, "Null value not supported for : retention.ms")
+        assert replace(client, TOPIC, topic, setting, setting) == (
+            ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        assert replace(client, TOPIC, "no-such-topic", setting) == (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'no-such-topic' does not exist.")
+        assert replace(client, TOPIC, "", setting) == (
+            ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        assert replace(client, TOPIC, "a/b", setting)[0] == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert replace(client, BROKER, "9", setting) == (
+            ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 1, but received 9")
+        assert replace(client, BROKER, "1", ("num.partitions", "3")) == (
+            ErrorCode.INVALID_REQUEST, "Cannot update these configs dynamically: Set(num.partitions)")
+        for kind in (8, 99):
+            assert replace(client, kind, "1", setting) == (
+                ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+        if not wire.is_reference:  # which never answers
+            answer = client.request(ApiKeys.ALTER_CONFIGS, 0, {"validate_only": False, "resources": [
+                {"resource_type": TOPIC, "resource_name": topic, "configs": []}] * 2})
+            assert [(found["error_code"], found["error_message"]) for found in answer["responses"]] == [
+                (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")] * 2
+        assert values(describe(client, TOPIC, topic, ["retention.ms"])) == {
+            "retention.ms": ("5000000", DYNAMIC_TOPIC)}
 
 
 @pytest.mark.parametrize("codec", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])

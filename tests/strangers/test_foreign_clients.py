@@ -295,6 +295,32 @@ def test_admin_clients_create_list_and_delete_topics(broker: EmbeddedBroker, top
     assert [node.port for node in described.nodes] == [broker.port]
 
 
+def test_admin_clients_alter_settings_in_both_ways(broker: EmbeddedBroker, topic_name: str) -> None:
+    """All of them in place of what there was, which is the only way of kafkajs and of older clients; or some."""
+    broker.create_topic(topic_name, 1)
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+
+    def resource(**configs: str) -> Any:
+        return confluent_kafka.admin.ConfigResource("topic", topic_name, {
+            name.replace("_", "."): value for name, value in configs.items()})
+
+    def altered() -> dict[str, str]:
+        (described,) = admin.describe_configs([resource()]).values()
+        return {name: entry.value for name, entry in described.result(GIVE_UP_S).items() if not entry.is_default}
+
+    for configs in ({"retention_ms": "5000000", "cleanup_policy": "compact"}, {"retention_ms": "6000000"}):
+        with pytest.warns(DeprecationWarning, match="incremental_alter_configs"):
+            (done,) = admin.alter_configs([resource(**configs)]).values()
+        done.result(GIVE_UP_S)
+        assert altered() == {name.replace("_", "."): value for name, value in configs.items()}
+    entry = confluent_kafka.admin.ConfigEntry(
+        "cleanup.policy", "compact", incremental_operation=confluent_kafka.admin.AlterConfigOpType.SET)
+    (done,) = admin.incremental_alter_configs([confluent_kafka.admin.ConfigResource(
+        "topic", topic_name, incremental_configs=[entry])]).values()
+    done.result(GIVE_UP_S)
+    assert altered() == {"retention.ms": "6000000", "cleanup.policy": "compact"}
+
+
 def test_offsets_by_time_are_found_by_a_consumer(broker: EmbeddedBroker, topic_name: str) -> None:
     broker.create_topic(topic_name, PARTITIONS)
     write_confluent(broker.bootstrap_servers, topic_name, "lz4", records(300))

@@ -1,6 +1,6 @@
-"""DescribeConfigs (key 32), IncrementalAlterConfigs (44), ListConfigResources (74): settings of topics and brokers.
+"""DescribeConfigs (key 32), AlterConfigs (33), IncrementalAlterConfigs (44), ListConfigResources (74).
 
-Version 0 of ListConfigResources is ListClientMetricsResources.
+The settings of topics and brokers. Version 0 of ListConfigResources is ListClientMetricsResources.
 
 Road:    protocol/apis.py -> [messages] -> Schema
 Thread:  constants.
@@ -51,6 +51,33 @@ DESCRIBE_CONFIGS_RESPONSE = message(
             f("config_type", INT8, "3+", default=0, ignorable=True),
             f("documentation", STRING, "3+", nullable="0+", ignorable=True),
         ),
+    ),
+)
+
+ALTER_CONFIGS_REQUEST = message(
+    "AlterConfigsRequest",
+    array(
+        "resources",
+        f("resource_type", INT8),
+        f("resource_name", STRING),
+        array(
+            "configs",
+            f("name", STRING),
+            f("value", STRING, nullable="0+"),
+        ),
+    ),
+    f("validate_only", BOOLEAN),
+)
+
+ALTER_CONFIGS_RESPONSE = message(
+    "AlterConfigsResponse",
+    f("throttle_time_ms", INT32, default=0),
+    array(
+        "responses",
+        f("error_code", INT16),
+        f("error_message", STRING, nullable="0+"),
+        f("resource_type", INT8),
+        f("resource_name", STRING),
     ),
 )
 

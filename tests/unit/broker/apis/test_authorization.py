@@ -129,6 +129,11 @@ ASKED: dict[ApiKeys, list[Case]] = {
              {("ALTER_CONFIGS TOPIC orders",): TOPIC}),
         Case(1, {**config_body((4, ""), configs=[{"name": "log.retention.ms", "config_operation": 0, "value": "9"}]),
                  "validate_only": False}, {(f"ALTER_CONFIGS CLUSTER {IN_CLUSTER}",): CLUSTER})],
+    ApiKeys.ALTER_CONFIGS: [
+        Case(2, {**config_body((2, "orders"), configs=[{"name": "retention.ms", "value": "9"}]),
+                 "validate_only": False}, {("ALTER_CONFIGS TOPIC orders",): TOPIC}),
+        Case(2, {**config_body((4, ""), configs=[{"name": "log.retention.ms", "value": "9"}]), "validate_only": False},
+             {(f"ALTER_CONFIGS CLUSTER {IN_CLUSTER}",): CLUSTER})],
     ApiKeys.DESCRIBE_ACLS: [Case(3, ACL_FILTER, {(f"DESCRIBE CLUSTER {IN_CLUSTER}",): CLUSTER})],
     ApiKeys.CREATE_ACLS: [Case(3, {"creations": [
         {"resource_type": 2, "resource_name": "orders", "resource_pattern_type": 3, "principal": "User:a", "host": "*",

@@ -26,8 +26,8 @@ from tests.unit.broker.apis.test_authorization import ASKED, Case, Stage, metada
 PACKAGE = Path(pyproducer.__file__).parent
 APIS = PACKAGE / "broker" / "apis"
 # Files of the folder that are no API; each says in its first lines what it is.
-SHARED = {"answer_size", "api_handler", "client_quotas", "interference", "kafka_apis", "homeless_groups", "refusal_log",
-          "services", "unexpected"}
+SHARED = {"altered_configs", "answer_size", "api_handler", "client_quotas", "interference", "kafka_apis",
+          "homeless_groups", "refusal_log", "services", "unexpected"}
 NAMES = sorted(path.stem for path in APIS.glob("*.py") if path.stem not in {"__init__", *SHARED})
 # What a file of an API mentions, and where the codes come from that it answers then: files and folders of the package.
 BEHIND = {
@@ -41,6 +41,7 @@ BEHIND = {
     r"\bpartition\.append\(": ("broker/cluster/partition.py", "broker/storage/validation.py", "broker/storage/log.py",
                                "broker/storage/producer_state.py"),
     r"\bconfigs_denial\b": ("broker/apis/describe_configs.py",),
+    r"\baltered_resources\b": ("broker/apis/altered_configs.py", "broker/apis/describe_configs.py"),
 }
 _DENIAL = {ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
            ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,

@@ -144,7 +144,12 @@ CASES = [
         {"resource_type": 2, "resource_name": name, "configs": [
             {"name": "retention.ms", "config_operation": 0, "value": "1000"}]} for name in ("orders", "payments")]},
         lambda answer: answer["responses"], TopicLife, "alter_topic_configs",
-        lambda _, name, configs: name == "payments"),
+        lambda _, name, altered: name == "payments"),
+    Case(ApiKeys.ALTER_CONFIGS, 2, {"validate_only": False, "resources": [
+        {"resource_type": 2, "resource_name": name, "configs": [{"name": "retention.ms", "value": "1000"}]}
+        for name in ("orders", "payments")]},
+        lambda answer: answer["responses"], TopicLife, "alter_topic_configs",
+        lambda _, name, altered: name == "payments"),
     Case(ApiKeys.DESCRIBE_GROUPS, 5, {"groups": [GOOD, BAD], "include_authorized_operations": False},
          lambda answer: answer["groups"], GroupCoordinator, "describe", of_bad),
     Case(ApiKeys.DELETE_GROUPS, 2, {"groups_names": [GOOD, BAD]}, lambda answer: answer["results"],
