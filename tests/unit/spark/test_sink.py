@@ -146,7 +146,7 @@ class FakeFrame:
 def test_write_when_the_column_of_timestamps_has_any_name_then_it_travels_by_a_plain_one(
         made: list[FakeProducer], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Spark read `event.time` as a field of a column `event`, and a backtick ended the name."""
-    import pyarrow
+    pyarrow = pytest.importorskip("pyarrow")
 
     def run(frame: FakeFrame, send: Callable[[Any], TaskNumbers]) -> list[TaskNumbers]:
         assert frame.selected == ["c1 as `timestamp`", "c2 as `value`"]
