@@ -224,12 +224,12 @@ class ProduceRequestResult:
             TypeError: It cannot be called, or it is a coroutine function. The record is on its way as before.
             ForkedProducerError: It is not done, and this is a child process: nobody would call.
         """
+        outcome = future._result
         if type(fn) is not Wake:  # each await's, made here
             ensure_done_callback(fn)
-        outcome = future._result
-        inbox = outcome._life.loop.inbox
-        if inbox is not None and type(fn) is not Wake:
-            fn = partial(_call_in_loop, inbox, fn, copy_context())
+            inbox = outcome._life.loop.inbox
+            if inbox is not None:
+                fn = partial(_call_in_loop, inbox, fn, copy_context())
         if outcome._life.is_forked and not outcome.is_set:
             outcome._life.ensure_may_wait("a done callback")
         outcome.on_wait()

@@ -28,7 +28,6 @@ from pyproducer.common.clock import SystemClock
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError, KafkaError
 from pyproducer.common.printable import printable
-from pyproducer.network.channel_builder import client_channel_builder
 from pyproducer.producer.config import ProducerConfig
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
@@ -64,10 +63,8 @@ def _with_client(command: Callable[..., None]) -> Callable[..., None]:
 def _client(config: ProducerConfig, timeout_s: float) -> Iterator[CoordinatorClient]:
     clock = SystemClock()
     until_ms = clock.now_ms() + int(timeout_s * 1000)
-    with login_of(config, timeout_s) as login, BlockingClient(
-            client_channel_builder(config, login, clock), client_id=config.client_id, timeout_s=timeout_s, clock=clock,
-            send_buffer_bytes=config.send_buffer_bytes, receive_buffer_bytes=config.receive_buffer_bytes,
-            dns_lookup=config.client_dns_lookup) as client:
+    with login_of(config, timeout_s) as login, BlockingClient.of(
+            config, login, timeout_s=timeout_s, clock=clock) as client:
         coordinators = CoordinatorClient(client, config.bootstrap_servers, timeout_s=timeout_s, clock=clock)
         coordinators.until_ms = until_ms
         yield coordinators

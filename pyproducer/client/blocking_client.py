@@ -50,7 +50,7 @@ from pyproducer.common.errors import (
     KafkaTimeoutError,
 )
 from pyproducer.network.channel import ChannelPhase, ChannelState, KafkaChannel
-from pyproducer.network.channel_builder import ChannelBuilder
+from pyproducer.network.channel_builder import ChannelBuilder, client_channel_builder
 from pyproducer.network.receive import NetworkReceive
 from pyproducer.network.sasl.login import login_for
 from pyproducer.network.selector import Selector
@@ -227,6 +227,23 @@ class BlockingClient:
         self._received: defaultdict[str, deque[NetworkReceive]] = defaultdict(deque)
         self._ended: dict[str, ChannelState] = {}
         self._places: dict[str, tuple[str, int]] = {}
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], login: Login | None, *, timeout_s: float | None, clock: Clock,
+           receive_buffer_bytes: int | None = None) -> BlockingClient:
+        """Return one that connects as a producer of these settings does.
+
+        Args:
+            config: Parsed settings under Java's keys.
+            login: What proves who we are; None without SASL.
+            timeout_s: See the constructor.
+            clock: See the constructor.
+            receive_buffer_bytes: In place of the settings'.
+        """
+        return cls(client_channel_builder(config, login, clock), client_id=config["client.id"], timeout_s=timeout_s,
+                   clock=clock, send_buffer_bytes=config["send.buffer.bytes"],
+                   receive_buffer_bytes=config["receive.buffer.bytes"] if receive_buffer_bytes is None
+                   else receive_buffer_bytes, dns_lookup=config["client.dns.lookup"])
 
     def __enter__(self) -> BlockingClient:
         return self

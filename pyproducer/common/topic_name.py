@@ -11,10 +11,10 @@ import re
 
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import NOT_SENT, InvalidTopicError
+from pyproducer.common.kafka_string import beginning
 
 MAX_NAME_LENGTH = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
-_SHOWN_CHARACTERS = 60  # enough to recognise a name by; one that was made of user input may be megabytes
 
 
 def topic_name_fault(name: str) -> str | None:
@@ -24,7 +24,7 @@ def topic_name_fault(name: str) -> str | None:
     if name in (".", ".."):
         return f"Topic name is invalid: '{name}' is not allowed"
     if len(name) > MAX_NAME_LENGTH:
-        return (f"Topic name is invalid: the length of '{ascii(name[:_SHOWN_CHARACTERS])[1:-1]}...' is {len(name)}, "
+        return (f"Topic name is invalid: the length of '{ascii(beginning(name))[1:-1]}' is {len(name)}, "
                 f"longer than the max allowed length {MAX_NAME_LENGTH}")
     if _LEGAL.fullmatch(name) is None:
         return (f"Topic name is invalid: {name!a} contains one or more characters other than ASCII "

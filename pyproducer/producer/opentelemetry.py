@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyproducer.accumulator.batch_future import BatchMetadata
 from pyproducer.accumulator.produce_result import Observer, OnCompletion
 from pyproducer.common.clock import Clock, SystemClock
-from pyproducer.common.records import LEAST_MS, LEAST_SECONDS, ProducerRecord, RecordMetadata
+from pyproducer.common.records import ProducerRecord, RecordMetadata, given_time
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.version import __version__
 from pyproducer.hotpath import AsyncProducerBase
@@ -34,7 +34,6 @@ from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.producer.metrics import all_metrics
 
 if TYPE_CHECKING:
-    from datetime import datetime
 
     from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
     from opentelemetry.trace import Span, TracerProvider
@@ -266,7 +265,9 @@ class _Traced:
         if len(parts) > _PART_COUNT:
             return parts  # with a foreign one, for which it is refused
         record, on_completion = self._checked(**parts)
-        timestamp = _given_timestamp(record.timestamp) if record is parts["topic"] else parts["timestamp"]
+        timestamp = parts["timestamp"]
+        if record is parts["topic"] and record.timestamp is not None:
+            timestamp = given_time(record.timestamp)
         return {"topic": record.topic, "value": record.value, "key": record.key, "partition": record.partition,
                 "timestamp": timestamp, "headers": sending.headers_of(record),
                 "on_completion": Observer(sending.end, on_completion)}
@@ -324,15 +325,6 @@ def _given(topic: Any, value: Any = None, *, key: Any = None, partition: Any = N
     """Return the arguments of a send() by name, foreign ones behind them."""
     return {"topic": topic, "value": value, "key": key, "partition": partition, "timestamp": timestamp,
             "headers": headers, "on_completion": on_completion, **foreign}
-
-
-def _given_timestamp(timestamp: int | None) -> int | datetime | None:
-    """Return a record's timestamp so that it is taken again: as a number, that of a datetime of 1970 seems seconds."""
-    if timestamp is None or not LEAST_SECONDS <= timestamp < LEAST_MS:
-        return timestamp
-    from datetime import datetime, timezone
-
-    return datetime.fromtimestamp(timestamp / 1000, timezone.utc)
 
 
 def _given_rows(topic: Any, values: Any, **columns: Any) -> tuple[Any, Any, dict[str, Any]]:

@@ -26,7 +26,6 @@ from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.public import public
-from pyproducer.network.channel_builder import client_channel_builder
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
 
@@ -119,10 +118,8 @@ class TransactionCompleter:
             timeout_s = config.max_block_ms / 1000
             with contextlib.ExitStack() as stack:
                 login = stack.enter_context(login_of(config, timeout_s))
-                client = stack.enter_context(BlockingClient(
-                    client_channel_builder(config, login, clock), client_id=config.client_id, clock=clock,
-                    timeout_s=config.request_timeout_ms / 1000, send_buffer_bytes=config.send_buffer_bytes,
-                    receive_buffer_bytes=config.receive_buffer_bytes, dns_lookup=config.client_dns_lookup))
+                client = stack.enter_context(BlockingClient.of(
+                    config, login, timeout_s=config.request_timeout_ms / 1000, clock=clock))
                 self._coordinators = CoordinatorClient(client, config.bootstrap_servers, timeout_s=timeout_s,
                                                        clock=clock)
                 self._stack = stack.pop_all()

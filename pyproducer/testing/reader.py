@@ -21,7 +21,6 @@ from pyproducer.common.error_codes import error_for_code
 from pyproducer.common.errors import KafkaTimeoutError
 from pyproducer.common.records import Header
 from pyproducer.common.timeouts import checked_timeout
-from pyproducer.network.channel_builder import client_channel_builder
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.producer.config.other_names import laid_over
 from pyproducer.protocol.apis import ApiKeys
@@ -112,10 +111,8 @@ def _records(config: ProducerConfig, topic: str, timeout_s: float | None,
     clock = SystemClock()
     # The producer's default for receiving is meant for small answers.
     receive_buffer_bytes = -1 if config.is_default("receive.buffer.bytes") else config.receive_buffer_bytes
-    with login_of(config, timeout_s) as login, BlockingClient(
-            client_channel_builder(config, login, clock), client_id=config.client_id, timeout_s=timeout_s, clock=clock,
-            send_buffer_bytes=config.send_buffer_bytes, receive_buffer_bytes=receive_buffer_bytes,
-            dns_lookup=config.client_dns_lookup) as client:
+    with login_of(config, timeout_s) as login, BlockingClient.of(
+            config, login, timeout_s=timeout_s, clock=clock, receive_buffer_bytes=receive_buffer_bytes) as client:
         spans = _spans(client, config.bootstrap_servers, topic, isolation)
         yield None
         for span in spans:

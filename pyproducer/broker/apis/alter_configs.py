@@ -13,17 +13,14 @@ Source:  Java ConfigAdminManager, ConfigurationControlManager.legacyAlterConfigs
 
 from __future__ import annotations
 
-from pyproducer.broker.apis.altered_configs import Alteration, Refusal, altered_resources, response
-from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.altered_configs import ASKS, Alteration, altered_resources, error_answer
+from pyproducer.broker.apis.api_handler import Api
 from pyproducer.broker.apis.services import Answer, Services
-from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 
-API = Api(ApiKeys.ALTER_CONFIGS, asks=(
-    Question(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
-    Question(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER)))
+API = Api(ApiKeys.ALTER_CONFIGS, asks=ASKS)
 _ALTERATION = Alteration(
     lambda resource, _defaults, _before: {config["name"]: config["value"] for config in resource["configs"]},
     needs_value=lambda _config: True)
@@ -31,11 +28,9 @@ _ALTERATION = Alteration(
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one AlterConfigs request."""
-    return {"throttle_time_ms": 0, "responses": altered_resources(services, request, _ALTERATION)}
+    return altered_resources(services, request, _ALTERATION)
 
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
-    return {"throttle_time_ms": 0, "responses": [
-        response(resource, Refusal(error_code, None))
-        for resource in request.body(ApiKeys.ALTER_CONFIGS).data["resources"]]}
+    return error_answer(request, error_code)

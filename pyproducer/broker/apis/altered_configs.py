@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from pyproducer.broker.apis.api_handler import Question
 from pyproducer.broker.apis.describe_configs import BROKER, TOPIC, configs_denial
-from pyproducer.broker.apis.services import Services
+from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import unexpected
-from pyproducer.broker.cluster.authorizer import AclOperation
+from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.cluster.config import BROKER_CONFIG, DYNAMIC_CONFIG, LIST_CONFIG, TOPIC_CONFIG, BrokerConfig
 from pyproducer.broker.cluster.topic_config import asked_topic_config, error_text
 from pyproducer.broker.network.request_channel import Request
@@ -54,8 +55,12 @@ class Alteration(NamedTuple):
     needs_value: Callable[[Struct], bool]
 
 
-def altered_resources(services: Services, request: Request, alteration: Alteration) -> list[dict[str, Any]]:
-    """Alter the settings of each resource of a request, or only look whether that could be done; return the answers."""
+ASKS = (Question(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
+        Question(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER))
+
+
+def altered_resources(services: Services, request: Request, alteration: Alteration) -> Answer:
+    """Alter the settings of each resource of a request, or only look whether that could be done."""
     data = request.body(request.api_key).data
     named = Counter((resource["resource_type"], resource["resource_name"]) for resource in data["resources"])
     responses = []
@@ -65,7 +70,7 @@ def altered_resources(services: Services, request: Request, alteration: Alterati
         else:
             denial = configs_denial(services, request, AclOperation.ALTER_CONFIGS, resource)
             if denial is not ErrorCode.NONE:
-                responses.append(response(resource, Refusal(denial, denial.sentence)))
+                responses.append(_response(resource, Refusal(denial, denial.sentence)))
                 continue
             try:
                 fault = _alter(services, resource, alteration, validate_only=data["validate_only"])
@@ -73,12 +78,18 @@ def altered_resources(services: Services, request: Request, alteration: Alterati
                 fault = error.refusal
             except Exception as error:
                 fault = Refusal(unexpected(request, f"resource {resource['resource_name']}", error), None)
-        responses.append(response(resource, fault))
-    return responses
+        responses.append(_response(resource, fault))
+    return {"throttle_time_ms": 0, "responses": responses}
 
 
-def response(resource: Struct, fault: Refusal | None) -> dict[str, Any]:
-    """Return the answer for a resource."""
+def error_answer(request: Request, error_code: ErrorCode) -> Answer:
+    """Say that the whole request failed."""
+    return {"throttle_time_ms": 0, "responses": [
+        _response(resource, Refusal(error_code, None))
+        for resource in request.body(request.api_key).data["resources"]]}
+
+
+def _response(resource: Struct, fault: Refusal | None) -> dict[str, Any]:
     error_code, message = (ErrorCode.NONE, None) if fault is None else fault
     return {"error_code": error_code, "error_message": message, "resource_type": resource["resource_type"],
             "resource_name": resource["resource_name"]}

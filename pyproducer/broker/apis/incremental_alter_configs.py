@@ -16,36 +16,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyproducer.broker.apis.altered_configs import (
+    ASKS,
     Alteration,
-    Refusal,
     RefusedAlterationError,
     altered_resources,
-    response,
+    error_answer,
 )
-from pyproducer.broker.apis.api_handler import Api, Question
+from pyproducer.broker.apis.api_handler import Api
 from pyproducer.broker.apis.services import Answer, Services
-from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.schema import Struct
 
-API = Api(ApiKeys.INCREMENTAL_ALTER_CONFIGS, asks=(
-    Question(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
-    Question(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER)))
+API = Api(ApiKeys.INCREMENTAL_ALTER_CONFIGS, asks=ASKS)
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer one IncrementalAlterConfigs request."""
-    return {"throttle_time_ms": 0, "responses": altered_resources(services, request, _ALTERATION)}
+    return altered_resources(services, request, _ALTERATION)
 
 
 def error_response(request: Request, error_code: ErrorCode) -> Answer:
     """Say that the whole request failed."""
-    return {"throttle_time_ms": 0, "responses": [
-        response(resource, Refusal(error_code, None))
-        for resource in request.body(ApiKeys.INCREMENTAL_ALTER_CONFIGS).data["resources"]]}
+    return error_answer(request, error_code)
 
 
 def _altered(resource: Struct, defaults: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:

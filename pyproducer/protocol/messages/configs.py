@@ -54,6 +54,18 @@ DESCRIBE_CONFIGS_RESPONSE = message(
     ),
 )
 
+# Of each resource: which it is, and whether it was altered.
+_ALTERED = (
+    f("throttle_time_ms", INT32, default=0),
+    array(
+        "responses",
+        f("error_code", INT16),
+        f("error_message", STRING, nullable="0+"),
+        f("resource_type", INT8),
+        f("resource_name", STRING),
+    ),
+)
+
 ALTER_CONFIGS_REQUEST = message(
     "AlterConfigsRequest",
     array(
@@ -69,17 +81,7 @@ ALTER_CONFIGS_REQUEST = message(
     f("validate_only", BOOLEAN),
 )
 
-ALTER_CONFIGS_RESPONSE = message(
-    "AlterConfigsResponse",
-    f("throttle_time_ms", INT32, default=0),
-    array(
-        "responses",
-        f("error_code", INT16),
-        f("error_message", STRING, nullable="0+"),
-        f("resource_type", INT8),
-        f("resource_name", STRING),
-    ),
-)
+ALTER_CONFIGS_RESPONSE = message("AlterConfigsResponse", *_ALTERED)
 
 INCREMENTAL_ALTER_CONFIGS_REQUEST = message(
     "IncrementalAlterConfigsRequest",
@@ -97,17 +99,7 @@ INCREMENTAL_ALTER_CONFIGS_REQUEST = message(
     f("validate_only", BOOLEAN),
 )
 
-INCREMENTAL_ALTER_CONFIGS_RESPONSE = message(
-    "IncrementalAlterConfigsResponse",
-    f("throttle_time_ms", INT32, default=0),
-    array(
-        "responses",
-        f("error_code", INT16),
-        f("error_message", STRING, nullable="0+"),
-        f("resource_type", INT8),
-        f("resource_name", STRING),
-    ),
-)
+INCREMENTAL_ALTER_CONFIGS_RESPONSE = message("IncrementalAlterConfigsResponse", *_ALTERED)
 
 LIST_CONFIG_RESOURCES_REQUEST = message(
     "ListConfigResourcesRequest",

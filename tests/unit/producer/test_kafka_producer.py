@@ -768,19 +768,24 @@ def test_producer_when_the_collector_ends_it_on_the_sender_thread_with_a_lock_ta
     assert len(facade.broker.records) == 1
 
 
+class Closing:
+    """An interceptor that notes its end."""
+
+    def __init__(self, closed: list[object]) -> None:
+        self._closed = closed
+
+    def on_send(self, record: object) -> object:
+        return record
+
+    def close(self) -> None:
+        self._closed.append(self)
+
+
 @pytest.mark.parametrize("is_started", [False, True])
 def test_constructor_when_its_thread_cannot_be_started_or_that_is_interrupted_then_every_part_is_closed(
         monkeypatch: pytest.MonkeyPatch, is_started: bool) -> None:
     """After Ctrl-C a thread that nobody could reach ran on; without a thread the interceptors were never closed."""
     closed: list[object] = []
-
-    class Part:
-        def on_send(self, record: object) -> object:
-            return record
-
-        def close(self) -> None:
-            closed.append(self)
-
     start, threads = threading.Thread.start, []
 
     def start_and_raise(thread: threading.Thread) -> None:
@@ -792,7 +797,7 @@ def test_constructor_when_its_thread_cannot_be_started_or_that_is_interrupted_th
     monkeypatch.setattr(threading.Thread, "start", start_and_raise)
     before = set(process_life.runtimes)
     with pytest.raises(KeyboardInterrupt):
-        KafkaProducer({"bootstrap.servers": "127.0.0.1:1", "interceptor.classes": [Part()]})
+        KafkaProducer({"bootstrap.servers": "127.0.0.1:1", "interceptor.classes": [Closing(closed)]})
     for thread in threads:
         thread.join(GIVE_UP_S)
         assert not thread.is_alive(), "it runs, and nobody can reach it"
@@ -805,21 +810,13 @@ def test_constructor_when_it_is_interrupted_before_its_thread_is_started_then_ev
         monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """At its end the process waited for a thread that was never started."""
     closed: list[object] = []
-
-    class Part:
-        def on_send(self, record: object) -> object:
-            return record
-
-        def close(self) -> None:
-            closed.append(self)
-
     def interrupted(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(KafkaProducer, where, interrupted)
     before = set(process_life.runtimes)
     with pytest.raises(KeyboardInterrupt):
-        KafkaProducer({"bootstrap.servers": "127.0.0.1:1", "interceptor.classes": [Part()]})
+        KafkaProducer({"bootstrap.servers": "127.0.0.1:1", "interceptor.classes": [Closing(closed)]})
     assert len(closed) == 1
     assert set(process_life.runtimes) <= before
 

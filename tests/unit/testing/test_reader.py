@@ -137,7 +137,7 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Logs]:
     """Make the topic that read_topic() reads."""
     def make(partition_count: int = 1) -> Logs:
         made = Logs(partition_count)
-        monkeypatch.setattr(reader, "BlockingClient", lambda *_arguments, **_settings: made)
+        monkeypatch.setattr(reader.BlockingClient, "of", lambda *_arguments, **_settings: made)
         monkeypatch.setattr(reader, "SystemClock", lambda: made.clock)
         return made
     return make
