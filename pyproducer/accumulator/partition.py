@@ -26,14 +26,20 @@ BATCH_BYTES = 1200
 FUTURE_BYTES = 88 if IMPL == "native" else 176
 """What a future is with its place in the batch's list (resident size measured); the compiled one has no ints beside."""
 
+_ESTIMATION_MARGIN = 1.05
+"""So much larger than estimated a compressed batch is taken to be (Java's COMPRESSION_RATE_ESTIMATION_FACTOR)."""
+
+_IMPROVEMENT = 0.005
+"""How much a batch that was compressed better lowers the estimated ratio (Java's COMPRESSION_RATIO_IMPROVING_STEP)."""
+
 _numbers = itertools.count(1)
 
 
 class Partition:
     """A list of batches in order of their records, with its lock; the last one may be open for appends."""
 
-    __slots__ = ("_sends_one_at_a_time", "batches", "last_future_count", "leader_epoch", "lock", "number",
-                 "sequence", "topic_id", "topic_partition")
+    __slots__ = ("_sends_one_at_a_time", "batches", "compression_ratio", "last_future_count", "leader_epoch", "lock",
+                 "number", "sequence", "topic_id", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, make_lock: Callable[[], RLock], *,
                  sends_one_at_a_time: bool = False,
@@ -50,6 +56,8 @@ class Partition:
         # As metadata had them when the sender looked last.
         self.topic_id: UUID | None = None
         self.leader_epoch: int = -1
+        # What is estimated of the next batch; written by the sender thread.
+        self.compression_ratio: float = 1.0
         # Of the last batch that left while it was the newest: what the next one is charged for.
         self.last_future_count: int | None = None
 
@@ -78,7 +86,21 @@ class Partition:
                 return last
         return None
 
+    def uncompressed_bytes(self, compressed_bytes: int) -> int:
+        """Return how many bytes of records are estimated to become so many when they are compressed, with a margin."""
+        return int(compressed_bytes / (self.compression_ratio * _ESTIMATION_MARGIN))
+
     # The sender's side.
+
+    def on_compressed(self, ratio: float) -> None:
+        """Learn from a batch: at once what it was worse than estimated, in small steps what it was better.
+
+        Args:
+            ratio: Its bytes compressed by its bytes uncompressed.
+
+        Source: Java CompressionRatioEstimator (4.1), which keeps one for each topic.
+        """
+        self.compression_ratio = max(ratio, self.compression_ratio - _IMPROVEMENT)
 
     def head(self) -> ProducerBatch | None:
         """Return the first batch that waits to be sent; None, too, while it has to wait for a request to end."""

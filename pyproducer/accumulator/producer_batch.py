@@ -3,7 +3,7 @@
 Road:    append -> [batch] -> drain -> request -> completion
 Thread:  appended to under the partition's lock; after it is closed for appends the sender thread owns it.
 Source:  Java ProducerBatch (4.1). Differs from Java: records are compressed once, when the batch is drained, and not
-         while they are appended; so batch.size counts uncompressed bytes and buffer.memory really bounds memory.
+         while they are appended; so buffer.memory really bounds memory; see `_grow` for batch.size.
 """
 
 from __future__ import annotations

@@ -91,6 +91,8 @@ class RecordAccumulator:
         delivery_timeout_ms: delivery.timeout.ms.
         largest_batch_bytes: How far a batch grows beyond batch.size while another one of its partition waits before it;
             None for not at all.
+        largest_uncompressed_bytes: The same as long as it is estimated to be batch.size when compressed; None for not
+            at all.
         in_flight_bytes: What one node's requests in flight hold at most: batches grow only as long as each partition
             that is busy has a share of it.
         pool: buffer.memory.
@@ -116,13 +118,15 @@ class RecordAccumulator:
                  sends_one_at_a_time: bool = False, lingers_for_waiters: bool = True,
                  on_linger_ended: Callable[[], None] = lambda: None,
                  transaction_manager: TransactionManager | None = None,
-                 largest_batch_bytes: int | None = None, in_flight_bytes: int = NO_LIMIT_BYTES,
+                 largest_batch_bytes: int | None = None, largest_uncompressed_bytes: int | None = None,
+                 in_flight_bytes: int = NO_LIMIT_BYTES,
                  ledger: Ledger | None = None) -> None:
         self._ledger = Ledger() if ledger is None else ledger
         self._batch_size_bytes = batch_size_bytes
         self._in_flight_bytes = in_flight_bytes
         self._spread_ms = delivery_timeout_ms // _SPREAD_DIVISOR
         self.largest_batch_bytes: int = batch_size_bytes if largest_batch_bytes is None else largest_batch_bytes
+        self._largest_uncompressed_bytes = largest_uncompressed_bytes or batch_size_bytes
         self._linger_ms = linger_ms
         self._delivery_timeout_ms = delivery_timeout_ms
         self._pool = pool
@@ -195,13 +199,15 @@ class RecordAccumulator:
         It could not while another one waits before it: for an answer, or for the sender's thread. What is one batch
         then costs a request's share once. All busy partitions of a node still fit into its requests in flight, so that
         none waits longer for its turn. Differs from Java, which closes it at batch.size; where that was set, this does
-        so, too. With the partition's lock held.
+        so, too: as Java, when it is estimated to be so large compressed. With the partition's lock held.
         """
         batches, limit_bytes = owner.batches, batch.open.write_limit_bytes
-        if (limit_bytes >= self.largest_batch_bytes or len(batches) < 2 or batches[-2].state not in WAITING
+        largest_bytes = max(self.largest_batch_bytes, min(
+            owner.uncompressed_bytes(self._batch_size_bytes), self._largest_uncompressed_bytes))
+        if (limit_bytes >= largest_bytes or len(batches) < 2 or batches[-2].state not in WAITING
                 or self.has_split):  # then some topic's max.message.bytes is small
             return False
-        new_limit_bytes = min(2 * limit_bytes, self.largest_batch_bytes)
+        new_limit_bytes = min(2 * limit_bytes, largest_bytes)
         if (batch.open.size_bytes + size_bytes > new_limit_bytes
                 or new_limit_bytes * len(self.busy) > self._in_flight_bytes
                 or self._clock.now_ms() - batch.created_ms > self._spread_ms):
@@ -546,6 +552,7 @@ class RecordAccumulator:
                     now_ms, first.record_count, "%s could not compress %d record(s) for %s, which go out "
                     "uncompressed: %r", compressor.name, first.record_count, partition.topic_partition, cause)
                 first.close(_UNCOMPRESSED)
+            partition.on_compressed(first.size_bytes / batch_bytes)
             if sequence is not None:
                 sequence.on_drained(first, now_ms, timestamp_ms - first.open.max_timestamp)
             first.write_header()

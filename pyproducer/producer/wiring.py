@@ -75,6 +75,7 @@ log: SenderLog = sender_log(__name__)
 # A broker's answer is small; anything near this is not Kafka's protocol. Java sets no limit here.
 _MAX_RESPONSE_BYTES = 100 * 1024 * 1024
 _MOST_TOPICS = 5  # that a line names
+_MOST_UNCOMPRESSED = 4  # times batch.size is what a batch takes at most, however well it is compressed
 
 
 @dataclass(eq=False, repr=False)
@@ -229,6 +230,9 @@ def _build(config: ProducerConfig, key_serializer: object, value_serializer: obj
     # With acks=0 nobody would say that a batch is too large for its topic.
     large_batch_bytes = (min(LARGE_BATCH_BYTES, config.max_request_size // 4)
                          if config.is_default("batch.size") and config.required_acks else config.batch_size)
+    # Below max.request.size also where the estimate turns out to be wrong.
+    uncompressed_bytes = (min(_MOST_UNCOMPRESSED * config.batch_size, config.max_request_size)
+                          if config.required_acks else config.batch_size)
     accumulator = RecordAccumulator(
         batch_size_bytes=config.batch_size, linger_ms=config.linger_ms,
         delivery_timeout_ms=config.delivery_timeout_ms, pool=pool, compressor=compressor,
@@ -237,6 +241,7 @@ def _build(config: ProducerConfig, key_serializer: object, value_serializer: obj
         # A caller who waits for a record does not wait for linger.ms too, unless it was set on purpose.
         lingers_for_waiters=not config.is_default("linger.ms"), on_linger_ended=lambda: turns.on_opened(),
         transaction_manager=transaction_manager, largest_batch_bytes=large_batch_bytes,
+        largest_uncompressed_bytes=uncompressed_bytes,
         in_flight_bytes=config.max_in_flight_requests_per_connection * config.max_request_size, ledger=registry.ledger)
     completion = Completion(
         accumulator=accumulator, metadata=metadata, transaction_manager=transaction_manager, retries=config.retries,

@@ -19,7 +19,8 @@ DELIVERY: tuple[Setting, ...] = (
             OneOf(("all", "-1", "0", "1"))),
     Setting("batch.size", Type.INT, 16384,
             "Byte ceiling of one partition's batch before compression; 0 sends each record alone. Where it is not set, "
-            "a batch that waits behind another one of its partition may grow up to 256 KiB.", _NOT_NEGATIVE),
+            "a batch that waits behind another one of its partition may grow up to 256 KiB; where it is set, until it "
+            "is estimated to be so large compressed, four times of it at most.", _NOT_NEGATIVE),
     Setting("buffer.memory", Type.LONG, 33554432,
             "Bytes of all records that wait or are in flight, with their futures; send() blocks when they are used up.",
             _NOT_NEGATIVE),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import threading
+from typing import Any
 
 import pytest
 
@@ -49,6 +51,39 @@ def test_batch_when_another_one_waits_before_it_then_it_grows_up_to_the_largest_
 
 def test_batch_when_batch_size_was_set_then_it_is_obeyed() -> None:
     assert counts(fill(Setup(), 7)) == [2, 2, 2, 1]
+
+
+def compressing(**settings: Any) -> Setup:
+    """Return a producer whose batches were compressed to a twentieth so far."""
+    setup = Setup(codec="gzip", **settings)
+    for _ in range(200):
+        setup.append(value=b"v" * 2000)
+        complete(setup)
+    return setup
+
+
+def test_batch_when_it_is_compressed_then_it_grows_until_it_is_estimated_to_be_batch_size() -> None:
+    setup = compressing(largest_uncompressed_bytes=800)
+    assert counts(fill(setup, 2 + 12 + 1)) == [2, 12, 1]
+    assert not setup.accumulator.has_split
+
+
+def test_batch_when_it_is_hardly_compressed_then_it_takes_what_becomes_batch_size() -> None:
+    setup = compressing(largest_uncompressed_bytes=800)
+    halves = random.Random(1).randbytes(1000).hex().encode()  # two digits are a byte
+    for _ in range(2):
+        setup.append(value=halves)
+        complete(setup)
+    first, second = fill(setup, 2 + 5)[:2]
+    assert counts([first, second]) == [2, 4]
+    assert 300 < second.open.write_limit_bytes < 2 * 200
+
+
+def test_batch_when_one_was_compressed_badly_then_the_next_does_not_grow() -> None:
+    setup = compressing(largest_uncompressed_bytes=800)
+    setup.append(value=random.Random(1).randbytes(500))
+    complete(setup)
+    assert counts(fill(setup, 7)) == [2, 2, 2, 1]
 
 
 def test_batch_when_those_before_it_are_on_their_way_then_it_is_closed_at_batch_size() -> None:
