@@ -17,7 +17,7 @@ from collections.abc import Callable
 from benchmarks.tables import keep
 from benchmarks.workload import Workload
 from pyproducer import hotpath
-from pyproducer.hotpath import BatchBuffer
+from pyproducer.hotpath import OpenBatch
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import close_records, write_header
 from pyproducer.record.compression import Compressor, compressor_for
@@ -27,9 +27,9 @@ TIMESTAMP_MS = 1_700_000_000_000
 BATCHES_PER_ROUND = 20
 
 
-def fill(workload: Workload, records: list[tuple[bytes | None, bytes]]) -> BatchBuffer:
+def fill(workload: Workload, records: list[tuple[bytes | None, bytes]]) -> OpenBatch:
     """Append records until the batch is full."""
-    batch = BatchBuffer()
+    batch = OpenBatch(None, 2**31 - 1)
     for key, value in records:
         batch.append(TIMESTAMP_MS, key, value, ())
         if batch.size_bytes >= workload.batch_size_bytes:
@@ -37,7 +37,7 @@ def fill(workload: Workload, records: list[tuple[bytes | None, bytes]]) -> Batch
     return batch
 
 
-def close(batch: BatchBuffer, compressor: Compressor) -> bytearray:
+def close(batch: OpenBatch, compressor: Compressor) -> bytearray:
     """Compress the records and write the header."""
     closed = close_records(batch.buffer, compressor)
     write_header(closed, codec_id=compressor.codec_id, record_count=batch.record_count,

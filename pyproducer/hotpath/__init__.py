@@ -17,18 +17,8 @@ import importlib.util
 import os
 from typing import TYPE_CHECKING, Any
 
-_NAMES = ("BatchBuffer", "OpenBatch", "FutureRecordMetadata", "encode_headers", "encode_uvarint", "encode_varint",
-          "murmur2", "record_size_upper_bound", "run_callbacks", "varint")
-_COLUMN_NAMES = ("Column", "ColumnChunk", "binary_column", "dictionary_column", "encode_header_rows", "items_column",
-                 "sort_rows", "store_rows")
-_ROAD_NAMES = ("AS_IS", "CALLED", "TEXT", "Acknowledgement", "AsyncProducerBase", "ProducerBase", "RecordParts", "Road",
-               "Route", "RouteTable", "StickyPartition")
-_LEDGER_NAMES = ("BUCKETS", "CALLBACK", "CODEC", "COLUMNS", "CONNECTION", "FAILED", "LATE", "METADATA", "NAME",
-                 "NO_WAIT", "ORDER", "SLOT", "STORED", "THROTTLE", "Histogram", "Ledger", "NodeRow", "Story",
-                 "Timeline", "TopicRow", "bucket_end")
 _BUILT_FILES = ("_native", "_native_columns", "_native_ledger", "_native_road", "_native_role")
 _SOCKET_FILE = "_native_socket"
-HEADER_SIZE_BYTES = 61
 
 
 def _choose(wanted: str | None) -> str:
@@ -83,16 +73,13 @@ IS_FALLBACK: bool = IMPL == "python" and not _wanted
 
 if TYPE_CHECKING:
     from pyproducer.hotpath._python import (
-        BatchBuffer,
+        HEADER_SIZE_BYTES,
         FutureRecordMetadata,
         OpenBatch,
         encode_headers,
-        encode_uvarint,
-        encode_varint,
         murmur2,
         record_size_upper_bound,
         run_callbacks,
-        varint,
     )
     from pyproducer.hotpath._python_columns import (
         Column,
@@ -140,28 +127,7 @@ if TYPE_CHECKING:
         RouteTable,
         StickyPartition,
     )
-    from pyproducer.hotpath._python_role import IS_SAFE as ROLE_IS_SAFE
-    from pyproducer.hotpath._python_role import Role
-else:
-    _twin = importlib.import_module(f"pyproducer.hotpath._{IMPL}")
-    for _name in _NAMES:
-        globals()[_name] = getattr(_twin, _name)
-    _columns = importlib.import_module(f"pyproducer.hotpath._{IMPL}_columns")
-    for _name in _COLUMN_NAMES:
-        globals()[_name] = getattr(_columns, _name)
-
-    _ledger = importlib.import_module(f"pyproducer.hotpath._{IMPL}_ledger")
-    for _name in _LEDGER_NAMES:
-        globals()[_name] = getattr(_ledger, _name)
-
-    _road = importlib.import_module(f"pyproducer.hotpath._{IMPL}_road")
-    for _name in _ROAD_NAMES:
-        globals()[_name] = getattr(_road, _name)
-
-    _role = importlib.import_module(f"pyproducer.hotpath._{IMPL}_role")
-    Role = _role.Role
-    ROLE_IS_SAFE: bool = _role.IS_SAFE
-
+    from pyproducer.hotpath._python_role import ROLE_IS_SAFE, Role
 # Calls to a socket without giving up the interpreter; None where they were not compiled: no Python text could do that,
 # so socket.socket's own methods stand for PromptSocket's. Windows, whose sockets are no files, has none either.
 _socket = (importlib.import_module(f"pyproducer.hotpath.{_SOCKET_FILE}")
@@ -193,7 +159,6 @@ __all__ = [
     "THROTTLE",
     "Acknowledgement",
     "AsyncProducerBase",
-    "BatchBuffer",
     "Column",
     "ColumnChunk",
     "FutureRecordMetadata",
@@ -217,13 +182,15 @@ __all__ = [
     "dictionary_column",
     "encode_header_rows",
     "encode_headers",
-    "encode_uvarint",
-    "encode_varint",
     "items_column",
     "murmur2",
     "record_size_upper_bound",
     "run_callbacks",
     "sort_rows",
     "store_rows",
-    "varint",
 ]
+
+if not TYPE_CHECKING:  # from the twin, what it is imported from above for a checker
+    for _part in ("", "_columns", "_ledger", "_road", "_role"):
+        _twin = importlib.import_module(f"pyproducer.hotpath._{IMPL}{_part}")
+        globals().update((_name, getattr(_twin, _name)) for _name in __all__ if hasattr(_twin, _name))

@@ -64,18 +64,13 @@ cdef inline uint8_t *put_varint(uint8_t *out, int64_t value) noexcept nogil:
     return put_uvarint(out, zigzag(value))
 
 
-cdef class BatchBuffer:
+cdef class OpenBatch:
     cdef bytearray storage
     cdef Py_ssize_t used
     cdef readonly Py_ssize_t record_count
     cdef readonly int64_t base_timestamp
     cdef readonly int64_t max_timestamp
 
-    cdef int reserve(self, Py_ssize_t size) except -1
-    cdef int put(self, int64_t timestamp, bytes key, bytes value, bytes headers) except -1
-
-
-cdef class OpenBatch(BatchBuffer):
     cdef public object result
     cdef public Py_ssize_t write_limit_bytes
     cdef public list futures
@@ -83,5 +78,6 @@ cdef class OpenBatch(BatchBuffer):
     cdef BatchLock lock  # guards the bytes, their counts, `futures` and `closed`
 
     cdef int reserve(self, Py_ssize_t size) except -1
+    cdef int put(self, int64_t timestamp, bytes key, bytes value, bytes headers) except -1
     cdef object add(self, int64_t timestamp, bytes key, bytes value, headers, Py_ssize_t headers_bound,
                     on_completion)

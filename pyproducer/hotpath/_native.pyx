@@ -66,32 +66,7 @@ def murmur2(bytes data not None):
     return hash_key(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
 
-# ---- varints
-
-def encode_uvarint(value):
-    """Encode a non-negative int, seven bits a byte, lowest first."""
-    cdef uint64_t number
-    cdef uint8_t out[10]
-    if value >= 1 << 64:
-        from pyproducer.hotpath import _python
-        return _python.encode_uvarint(value)
-    number = value
-    return PyBytes_FromStringAndSize(<char *>out, put_uvarint(out, number) - out)
-
-
-def encode_varint(value):
-    """Encode a signed int of up to 64 bits, zigzag: the form inside records."""
-    cdef int64_t number
-    cdef uint8_t out[10]
-    if not -(1 << 63) <= value < 1 << 63:
-        from pyproducer.hotpath import _python
-        return _python.encode_varint(value)
-    number = value
-    return PyBytes_FromStringAndSize(<char *>out, put_varint(out, number) - out)
-
-
-varint = encode_varint
-
+# ---- headers
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
@@ -137,17 +112,8 @@ def encode_headers(headers):
 
 
 cdef bytes encode_other_headers(headers):
-    parts = [encode_varint(len(headers))]
-    for key, value in headers:
-        key_bytes = key.encode()
-        parts.append(encode_varint(len(key_bytes)))
-        parts.append(key_bytes)
-        if value is None:
-            parts.append(b"\x01")
-        else:
-            parts.append(encode_varint(len(value)))
-            parts.append(value)
-    return b"".join(parts)
+    from pyproducer.hotpath import _python
+    return _python.encode_headers(headers)
 
 
 def record_size_upper_bound(key, value, headers):
@@ -357,17 +323,35 @@ cdef int keep_spare(bytearray storage) except -1:
     return 0
 
 
-cdef class BatchBuffer:
-    """The open end of one batch: records are encoded straight behind the room for the batch's header."""
+cdef extern from "Python.h":
+    void untrack "PyObject_GC_UnTrack" (object thing)
+
+
+cdef class OpenBatch:
+    """The open end of one batch: records are encoded behind the room for its header; and a future for each."""
 
     # Its fields are in _native.pxd.
 
-    def __cinit__(self, *args, **kwargs):
+    def __cinit__(self, result, Py_ssize_t write_limit_bytes):
         self.storage = bytearray(HEADER_BYTES)
         self.used = HEADER_BYTES
         self.record_count = 0
         self.base_timestamp = -1
         self.max_timestamp = -1
+        self.result = result
+        self.write_limit_bytes = write_limit_bytes
+        self.futures = []
+        # The futures in it are not tracked by the garbage collector, so tracking the list finds no cycle: it would only
+        # be walked, future by future, in each young collection.
+        untrack(self.futures)
+        self.closed = False
+        # One allocation for the life of a batch; its size is reserved of buffer.memory anyway.
+        self.reserve(min(write_limit_bytes, MOST_RESERVED_BYTES))
+
+    def __dealloc__(self):
+        # Nobody else has it: no request that may be on the wire (KAFKA-19012), and no view, which would count too.
+        if self.storage is not None and is_only_ours(<PyObject *>self.storage):
+            keep_spare(self.storage)
 
     @property
     def buffer(self):
@@ -381,15 +365,45 @@ cdef class BatchBuffer:
         """Bytes so far, the header's 61 included."""
         return self.used
 
+    @property
+    def is_closed(self):
+        """Whether it takes no record any more."""
+        return self.closed
+
+    @is_closed.setter
+    def is_closed(self, bint value):
+        # Who appends at this moment has finished before.
+        lock_batch(&self.lock)
+        self.closed = value
+        unlock_batch(&self.lock)
+
+    @property
+    def is_full(self):
+        """Whether no record fits any more."""
+        return self.closed or self.used >= self.write_limit_bytes
+
     cdef int reserve(self, Py_ssize_t size) except -1:
-        # Doubling: a bytearray grows by an eighth by itself, which copies a batch of 64 KiB thirty times over.
+        # Doubling: a bytearray grows by an eighth by itself, which copies a batch of 64 KiB thirty times over. It ends
+        # where the batch does: more is not reserved, and only the first record may need more.
         cdef Py_ssize_t capacity = len(self.storage)
-        if size > capacity:
-            PyByteArray_Resize(self.storage, max(size, 2 * capacity))
+        cdef bytearray spare
+        if size <= capacity:
+            return 0
+        size = max(size, min(2 * capacity, self.write_limit_bytes))
+        spare = take_spare(size) if is_only_ours(<PyObject *>self.storage) else None
+        if spare is None:
+            PyByteArray_Resize(self.storage, size)
+            return 0
+        PyByteArray_Resize(spare, size)
+        # All of it, and not `used`: rows are counted when the call that appends them ends (_native_columns.pyx).
+        memcpy(PyByteArray_AS_STRING(spare), PyByteArray_AS_STRING(self.storage), capacity)
+        if capacity > HEADER_BYTES:
+            keep_spare(self.storage)
+        self.storage = spare
         return 0
 
     def append(self, int64_t timestamp, bytes key, bytes value, headers):
-        """Encode one record at the end."""
+        """Encode one record at the end, whatever the limit is, and without a future."""
         self.put(timestamp, key, value, encode_headers(headers) if headers else None)
 
     cdef int put(self, int64_t timestamp, bytes key, bytes value, bytes headers) except -1:
@@ -431,66 +445,6 @@ cdef class BatchBuffer:
         self.record_count = count + 1
         self.used = end
         return 0
-
-
-cdef extern from "Python.h":
-    void untrack "PyObject_GC_UnTrack" (object thing)
-
-
-cdef class OpenBatch(BatchBuffer):
-    """A batch that records are appended to: their bytes, and a future for each."""
-
-    def __init__(self, result, Py_ssize_t write_limit_bytes):
-        self.result = result
-        self.write_limit_bytes = write_limit_bytes
-        self.futures = []
-        # The futures in it are not tracked by the garbage collector, so tracking the list finds no cycle: it would only
-        # be walked, future by future, in each young collection.
-        untrack(self.futures)
-        self.closed = False
-        # One allocation for the life of a batch; its size is reserved of buffer.memory anyway.
-        self.reserve(min(write_limit_bytes, MOST_RESERVED_BYTES))
-
-    def __dealloc__(self):
-        # Nobody else has it: no request that may be on the wire (KAFKA-19012), and no view, which would count too.
-        if self.storage is not None and is_only_ours(<PyObject *>self.storage):
-            keep_spare(self.storage)
-
-    cdef int reserve(self, Py_ssize_t size) except -1:
-        # Doubling ends where the batch does: more is not reserved, and only the first record may need more.
-        cdef Py_ssize_t capacity = len(self.storage)
-        cdef bytearray spare
-        if size <= capacity:
-            return 0
-        size = max(size, min(2 * capacity, self.write_limit_bytes))
-        spare = take_spare(size) if is_only_ours(<PyObject *>self.storage) else None
-        if spare is None:
-            PyByteArray_Resize(self.storage, size)
-            return 0
-        PyByteArray_Resize(spare, size)
-        # All of it, and not `used`: rows are counted when the call that appends them ends (_native_columns.pyx).
-        memcpy(PyByteArray_AS_STRING(spare), PyByteArray_AS_STRING(self.storage), capacity)
-        if capacity > HEADER_BYTES:
-            keep_spare(self.storage)
-        self.storage = spare
-        return 0
-
-    @property
-    def is_closed(self):
-        """Whether it takes no record any more."""
-        return self.closed
-
-    @is_closed.setter
-    def is_closed(self, bint value):
-        # Who appends at this moment has finished before.
-        lock_batch(&self.lock)
-        self.closed = value
-        unlock_batch(&self.lock)
-
-    @property
-    def is_full(self):
-        """Whether no record fits any more."""
-        return self.closed or self.used >= self.write_limit_bytes
 
     def try_append(self, int64_t timestamp, bytes key, bytes value, headers, on_completion):
         """Add a record and return its future, or None when the batch is closed or has no room."""

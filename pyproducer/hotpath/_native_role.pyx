@@ -24,7 +24,7 @@ cdef extern from *:
     bint HAS_GIL
 
 # Without the GIL two callers could find the role free in the same moment, so the thread never stands aside there.
-IS_SAFE = bool(HAS_GIL)
+ROLE_IS_SAFE = bool(HAS_GIL)
 
 
 cdef class Role:

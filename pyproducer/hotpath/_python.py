@@ -116,91 +116,6 @@ def record_size_upper_bound(key: bytes | None, value: bytes | None,
     return size
 
 
-class BatchBuffer:
-    """The open end of one batch: records are encoded straight behind the room for the batch's header.
-
-    Shape: `buffer[61:]` holds the records, uncompressed; offset deltas count from 0, timestamp deltas from the
-    first record's timestamp. `max_timestamp` is the largest seen.
-
-    A record is there when `end` says so, which is written last and in one step: what lies behind is of one whose append
-    was ended by an exception from outside, and is cut off by the next look.
-
-    Attributes:
-        end: Bytes, records, largest timestamp. Written here and by chunks of columns.
-    """
-
-    __slots__ = ("_bytes", "base_timestamp", "end")
-
-    def __init__(self) -> None:
-        self._bytes = bytearray(HEADER_SIZE_BYTES)
-        self.end: tuple[int, int, int] = (HEADER_SIZE_BYTES, 0, -1)
-        self.base_timestamp: int = -1
-
-    @property
-    def buffer(self) -> bytearray:
-        """The bytes."""
-        size_bytes = self.end[0]
-        if len(self._bytes) != size_bytes:
-            del self._bytes[size_bytes:]
-        return self._bytes
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes so far, the header's 61 included."""
-        return self.end[0]
-
-    @property
-    def record_count(self) -> int:
-        """Records so far."""
-        return self.end[1]
-
-    @property
-    def max_timestamp(self) -> int:
-        """The largest timestamp, -1 without any record."""
-        return self.end[2]
-
-    def append(self, timestamp: int, key: bytes | None, value: bytes | None,
-               headers: Sequence[tuple[str, bytes | None]]) -> None:
-        """Encode one record at the end.
-
-        Args:
-            timestamp: Epoch ms.
-            key: Serialized key or None.
-            value: Serialized value or None.
-            headers: Pairs of str and bytes or None.
-        """
-        size_bytes, count, max_timestamp = self.end
-        buffer = self._bytes if len(self._bytes) == size_bytes else self.buffer
-        if count:
-            delta = timestamp - self.base_timestamp
-            if timestamp > max_timestamp:
-                max_timestamp = timestamp
-        else:
-            delta = 0
-            self.base_timestamp = max_timestamp = timestamp
-        delta_bytes = _VARINT[delta] if 0 <= delta < _TABLE_SIZE else encode_varint(delta)
-        offset_bytes = _VARINT[count] if count < _TABLE_SIZE else encode_varint(count)
-        if key is None:
-            key_length = _NULL
-            key = b""
-        else:
-            length = len(key)
-            key_length = _VARINT[length] if length < _TABLE_SIZE else encode_varint(length)
-        if value is None:
-            value_length = _NULL
-            value = b""
-        else:
-            length = len(value)
-            value_length = _VARINT[length] if length < _TABLE_SIZE else encode_varint(length)
-        # b"\x00" in front: the record's attributes, not used by any version so far.
-        body = b"".join((b"\x00", delta_bytes, offset_bytes, key_length, key, value_length, value,
-                         encode_headers(headers) if headers else _NO_HEADERS))
-        length = len(body)
-        buffer += _VARINT[length] if length < _TABLE_SIZE else encode_varint(length)
-        buffer += body
-        self.end = (len(buffer), count + 1, max_timestamp)
-
-
 class FutureRecordMetadata:
     """The promise of one record's `RecordMetadata`; all it can do is done by its batch's outcome, `_result`.
 
@@ -325,27 +240,103 @@ class FutureRecordMetadata:
         return str(self._result.describe(self))
 
 
-class OpenBatch(BatchBuffer):
-    """A batch that records are appended to: their bytes, and a future for each.
+class OpenBatch:
+    """The open end of one batch: records are encoded straight behind the room for the batch's header.
 
     Args:
         result: The outcome that the futures look into.
         write_limit_bytes: No record is appended beyond this size, but for the first.
+
+    Shape: `buffer[61:]` holds the records, uncompressed; offset deltas count from 0, timestamp deltas from the
+    first record's timestamp. `max_timestamp` is the largest seen.
+
+    A record is there when `end` says so, which is written last and in one step: what lies behind is of one whose append
+    was ended by an exception from outside, and is cut off by the next look.
+
+    Attributes:
+        end: Bytes, records, largest timestamp. Written here and by chunks of columns.
+        futures: One for each record of `try_append`.
     """
 
-    __slots__ = ("futures", "is_closed", "result", "write_limit_bytes")
+    __slots__ = ("_bytes", "base_timestamp", "end", "futures", "is_closed", "result", "write_limit_bytes")
 
     def __init__(self, result: Any, write_limit_bytes: int) -> None:
-        super().__init__()
+        self._bytes = bytearray(HEADER_SIZE_BYTES)
+        self.end: tuple[int, int, int] = (HEADER_SIZE_BYTES, 0, -1)
+        self.base_timestamp: int = -1
         self.result: Any = result
         self.write_limit_bytes: int = write_limit_bytes
         self.futures: list[FutureRecordMetadata] = []
         self.is_closed: bool = False
 
     @property
+    def buffer(self) -> bytearray:
+        """The bytes."""
+        size_bytes = self.end[0]
+        if len(self._bytes) != size_bytes:
+            del self._bytes[size_bytes:]
+        return self._bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes so far, the header's 61 included."""
+        return self.end[0]
+
+    @property
+    def record_count(self) -> int:
+        """Records so far."""
+        return self.end[1]
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp, -1 without any record."""
+        return self.end[2]
+
+    @property
     def is_full(self) -> bool:
         """Whether no record fits any more."""
         return self.is_closed or self.end[0] >= self.write_limit_bytes
+
+    def append(self, timestamp: int, key: bytes | None, value: bytes | None,
+               headers: Sequence[tuple[str, bytes | None]]) -> None:
+        """Encode one record at the end, whatever the limit is, and without a future.
+
+        Args:
+            timestamp: Epoch ms.
+            key: Serialized key or None.
+            value: Serialized value or None.
+            headers: Pairs of str and bytes or None.
+        """
+        size_bytes, count, max_timestamp = self.end
+        buffer = self._bytes if len(self._bytes) == size_bytes else self.buffer
+        if count:
+            delta = timestamp - self.base_timestamp
+            if timestamp > max_timestamp:
+                max_timestamp = timestamp
+        else:
+            delta = 0
+            self.base_timestamp = max_timestamp = timestamp
+        delta_bytes = _VARINT[delta] if 0 <= delta < _TABLE_SIZE else encode_varint(delta)
+        offset_bytes = _VARINT[count] if count < _TABLE_SIZE else encode_varint(count)
+        if key is None:
+            key_length = _NULL
+            key = b""
+        else:
+            length = len(key)
+            key_length = _VARINT[length] if length < _TABLE_SIZE else encode_varint(length)
+        if value is None:
+            value_length = _NULL
+            value = b""
+        else:
+            length = len(value)
+            value_length = _VARINT[length] if length < _TABLE_SIZE else encode_varint(length)
+        # b"\x00" in front: the record's attributes, not used by any version so far.
+        body = b"".join((b"\x00", delta_bytes, offset_bytes, key_length, key, value_length, value,
+                         encode_headers(headers) if headers else _NO_HEADERS))
+        length = len(body)
+        buffer += _VARINT[length] if length < _TABLE_SIZE else encode_varint(length)
+        buffer += body
+        self.end = (len(buffer), count + 1, max_timestamp)
 
     def try_append(self, timestamp: int, key: bytes | None, value: bytes | None,
                    headers: Sequence[tuple[str, bytes | None]],

@@ -19,7 +19,7 @@ from _thread import LockType, get_ident
 from collections.abc import Callable
 from typing import Any
 
-IS_SAFE = False
+ROLE_IS_SAFE = False
 """Whether nothing from outside can end `run` half way."""
 
 

@@ -3,7 +3,7 @@
 The header can be written again with another producer id, epoch or sequence (after a bump of the epoch) without
 compressing again: only the CRC is computed anew.
 
-Road:    accumulator (hotpath.BatchBuffer) -> [close_records, write_header] -> sender
+Road:    accumulator (hotpath.OpenBatch) -> [close_records, write_header] -> sender
 Thread:  whoever owns the batch; pure functions on its bytearray. Compression releases the GIL.
 Source:  Java MemoryRecordsBuilder.close, DefaultRecordBatch.writeHeader (4.1).
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pyproducer.common.errors import LocalProtocolError
-from pyproducer.hotpath import BatchBuffer
+from pyproducer.hotpath import OpenBatch
 from pyproducer.record.checksum import crc32c
 from pyproducer.record.compression import Compressor, compressor_for
 from pyproducer.record.control import ControlRecordType, encode_control_key, encode_control_value
@@ -37,6 +37,8 @@ from pyproducer.record.layout import (
     TRANSACTIONAL_MASK,
 )
 
+_MOST_BYTES = 2**31 - 1  # a batch's length is an INT32
+
 RecordFields = tuple[int, "bytes | None", "bytes | None", Sequence[tuple[str, "bytes | None"]]]
 """Timestamp in epoch ms, key, value, headers."""
 
@@ -44,7 +46,7 @@ RecordFields = tuple[int, "bytes | None", "bytes | None", Sequence[tuple[str, "b
 def close_records(buffer: bytearray, compressor: Compressor) -> bytearray:
     """Compress the records behind the free 61 bytes.
 
-    Shape: `buffer` is hotpath's `BatchBuffer.buffer`, and stays as it is.
+    Shape: `buffer` is hotpath's `OpenBatch.buffer`, and stays as it is.
 
     Returns:
         61 free bytes and the compressed records; `buffer` itself with codec none.
@@ -145,7 +147,7 @@ def build_batch(records: Iterable[RecordFields], *, compression: str | Compresso
     Raises:
         LocalProtocolError: There is no record, or a number does not fit its field.
     """
-    open_batch = BatchBuffer()
+    open_batch = OpenBatch(None, _MOST_BYTES)
     for timestamp, key, value, headers in records:
         open_batch.append(timestamp, key, value, headers)
     if not open_batch.record_count:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pyproducer.broker.storage.validation import BatchFault, BatchRules, validate_batch
 from pyproducer.common.errors import CorruptRecordError
-from pyproducer.hotpath import BatchBuffer, record_size_upper_bound
+from pyproducer.hotpath import OpenBatch, record_size_upper_bound
 from pyproducer.record.batch_reader import RecordBatch, read_batches
 from pyproducer.record.batch_writer import build_batch, close_records, write_header
 from pyproducer.record.compression import CODEC_IDS, compressor_for
@@ -60,7 +60,7 @@ def _naive_records(fields: list[Any]) -> bytes:
 
 @given(batches_of_fields)
 def test_hotpath_append_equals_the_naive_encoder(fields: list[Any]) -> None:
-    batch = BatchBuffer()
+    batch = OpenBatch(None, 2**31 - 1)
     for timestamp, key, value, pairs in fields:
         before = batch.size_bytes
         batch.append(timestamp, key, value, pairs)
@@ -91,7 +91,7 @@ def test_what_is_written_is_read(fields: list[Any], codec: str, buffer_type: Any
 @given(batches_of_fields, codecs, st.integers(0, 2**60), st.integers(0, 2**15 - 1), st.integers(0, MAX_SEQUENCE))
 def test_a_header_written_again_equals_one_written_at_once(fields: list[Any], codec: str, producer_id: int, epoch: int,
                                                            sequence: int) -> None:
-    open_batch = BatchBuffer()
+    open_batch = OpenBatch(None, 2**31 - 1)
     for record in fields:
         open_batch.append(*record)
     compressor = compressor_for(codec)

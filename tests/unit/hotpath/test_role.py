@@ -156,7 +156,7 @@ def test_ring_when_the_thread_is_up_or_was_rung_then_nothing_happens(role: Any) 
 
 
 def test_python_text_when_asked_whether_it_is_safe_then_it_is_not() -> None:
-    assert _python_role.IS_SAFE is False
+    assert _python_role.ROLE_IS_SAFE is False
     # Without the GIL nobody is: two callers could find the role free in the same moment.
     has_gil = not sysconfig.get_config_var("Py_GIL_DISABLED")
     assert hotpath.ROLE_IS_SAFE is (hotpath.IMPL == "native" and has_gil)

@@ -4,7 +4,7 @@ import pytest
 from crc32c import crc32c
 
 from pyproducer.common.errors import LocalProtocolError
-from pyproducer.hotpath import BatchBuffer
+from pyproducer.hotpath import OpenBatch
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import (
     assign_offsets,
@@ -18,8 +18,8 @@ from pyproducer.record.compression import compressor_for
 FIELDS = [(1000, b"k", b"v" * 50, ()), (1007, None, b"w" * 50, [("h", None)]), (1003, b"k", None, ())]
 
 
-def _open_batch() -> BatchBuffer:
-    batch = BatchBuffer()
+def _open_batch() -> OpenBatch:
+    batch = OpenBatch(None, 2**31 - 1)
     for fields in FIELDS:
         batch.append(*fields)
     return batch

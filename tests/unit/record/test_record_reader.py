@@ -7,7 +7,8 @@ import pytest
 
 from pyproducer.common.errors import CorruptRecordError
 from pyproducer.common.records import Header
-from pyproducer.hotpath import BatchBuffer, encode_varint
+from pyproducer.hotpath import OpenBatch
+from pyproducer.hotpath._python import encode_varint
 from pyproducer.record.record_reader import Record, decode_records, read_varint, read_varlong
 
 
@@ -45,7 +46,7 @@ def test_a_varlong_beyond_64_bits_is_refused(encoded: bytes) -> None:
 
 def test_lengths_of_one_two_and_three_bytes_are_read() -> None:
     fields = [(i * 7_000_000, b"k" * i, b"v" * (i * 300), [("h" * i, b"x" * i)]) for i in range(130)]
-    batch = BatchBuffer()
+    batch = OpenBatch(None, 2**31 - 1)
     for record in fields:
         batch.append(*record)
     read = list(_decode(bytes(batch.buffer[61:]), 130))
