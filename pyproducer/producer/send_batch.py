@@ -8,7 +8,7 @@ Source:  ours. What becomes of a row is defined by RecordSender: the same as if 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pyproducer.accumulator.batch_future import BatchFuture
@@ -129,23 +129,16 @@ class BatchSender:
         Returns:
             The first row that need not wait; below 0 when the rest of the call failed.
         """
-        sender, places = self._record_sender, columns.partitions
         end = chunk.first_row + chunk.row_count
-        while row < end:
-            for key, value, headers in rows_of(chunk, columns.timestamps, array("i", range(
-                    row, min(row + _ROWS_AT_ONCE, end)))):
-                try:
-                    entered = sender.enter_room(SerializedRecord(
-                        topic, None if places[row] < 0 else places[row], columns.timestamps[row], key, key, value,
-                        value, headers, row_callback(future, row), chunk.size_upper_bound(row), future.within),
-                        self._left_ms(deadline_ms))
-                except (KafkaTimeoutError, ApiError, AuthenticationError, IllegalStateError) as error:
-                    future.on_refused(range(row, len(places)), error)
-                    return -1
-                if entered is None:
-                    return row
-                row += 1
-        return row
+        for row, record in _records(topic, chunk, columns, range(row, end), future):
+            try:
+                entered = self._record_sender.enter_room(record, self._left_ms(deadline_ms))
+            except (KafkaTimeoutError, ApiError, AuthenticationError, IllegalStateError) as error:
+                future.on_refused(range(row, len(columns.partitions)), error)
+                return -1
+            if entered is None:
+                return row
+        return end
 
     def _send_chunk(self, topic: str, chunk: ColumnChunk, columns: Columns, has_partitions: bool,
                     partitioner: DefaultPartitioner, table: PartitionTable, future: BatchFuture,
@@ -183,21 +176,13 @@ class BatchSender:
             None when no others are concerned; else why not, and which rows were not handed over.
         """
         sender = self._record_sender
-        position = 0
-        while position < len(waiting):
-            for key, value, headers in rows_of(chunk, columns.timestamps, array(
-                    "i", waiting[position:position + _ROWS_AT_ONCE])):
-                row = waiting[position]
-                try:
-                    sender.hand_over(SerializedRecord(
-                        topic, columns.partitions[row], columns.timestamps[row], key, key, value, value, headers,
-                        row_callback(future, row), chunk.size_upper_bound(row), future.within),
-                        self._left_ms(deadline_ms), sender.choose_partition)
-                except REFUSES_THE_REST as error:
-                    return error, array("i", waiting[position:])
-                except (KafkaTimeoutError, ApiError, AuthenticationError) as error:
-                    future.on_refused((row,), error)
-                position += 1
+        for position, (row, record) in enumerate(_records(topic, chunk, columns, waiting, future)):
+            try:
+                sender.hand_over(record, self._left_ms(deadline_ms))
+            except REFUSES_THE_REST as error:
+                return error, array("i", waiting[position:])
+            except (KafkaTimeoutError, ApiError, AuthenticationError) as error:
+                future.on_refused((row,), error)
         return None
 
     def _choose_partitions(self, topic: str, chunk: ColumnChunk, places: array[int], partitioner: DefaultPartitioner,
@@ -243,6 +228,21 @@ class BatchSender:
 
     def _left_ms(self, deadline_ms: int) -> int:
         return max(0, deadline_ms - self._clock.now_ms())
+
+
+def _records(topic: str, chunk: ColumnChunk, columns: Columns, rows: Sequence[int],
+             future: BatchFuture) -> Iterator[tuple[int, SerializedRecord]]:
+    """Give rows of a chunk one by one, each with its record."""
+    position = 0
+    while position < len(rows):
+        for key, value, headers in rows_of(chunk, columns.timestamps, array("i", rows[
+                position:position + _ROWS_AT_ONCE])):
+            row = rows[position]
+            partition = columns.partitions[row]
+            yield row, SerializedRecord(
+                topic, None if partition < 0 else partition, columns.timestamps[row], key, key, value, value, headers,
+                row_callback(future, row), chunk.size_upper_bound(row), future.within)
+            position += 1
 
 
 def rows_of(chunk: ColumnChunk, timestamps: array[int], order: array[int]
