@@ -139,10 +139,6 @@ class ProducerMetadata:
         """Whether the bootstrap addresses are asked, at the start or again."""
         return bool(self._nodes_to_ask) and self._nodes_to_ask[0].node_id < 0
 
-    def topic_error(self, topic: str) -> ErrorCode | None:
-        """Return the error that the last answer had for a topic, or None."""
-        return self._topic_errors.get(topic)
-
     def ensure_topic_usable(self, topic: str) -> None:
         """Check that the broker did not refuse a topic for good.
 

@@ -130,14 +130,14 @@ class BatchSender:
             The first row that need not wait; below 0 when the rest of the call failed.
         """
         end = chunk.first_row + chunk.row_count
-        for row, record in _records(topic, chunk, columns, range(row, end), future):
+        for waiting, record in _records(topic, chunk, columns, range(row, end), future):
             try:
                 entered = self._record_sender.enter_room(record, self._left_ms(deadline_ms))
             except (KafkaTimeoutError, ApiError, AuthenticationError, IllegalStateError) as error:
-                future.on_refused(range(row, len(columns.partitions)), error)
+                future.on_refused(range(waiting, len(columns.partitions)), error)
                 return -1
             if entered is None:
-                return row
+                return waiting
         return end
 
     def _send_chunk(self, topic: str, chunk: ColumnChunk, columns: Columns, has_partitions: bool,

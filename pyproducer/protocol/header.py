@@ -8,7 +8,7 @@
 
 Bytes behind a body and unknown tags are passed over, as Kafka's broker does (measured on 4.1).
 
-Road:    body -> [build_request] -> network -> [parse_request_header]; body -> [build_response] -> [parse_response]
+Road:    body -> [build_request] -> network -> [read_request_header]; body -> [build_response] -> [parse_response]
 Thread:  any; pure functions.
 Shape:   frames without their 4-byte size.
 Source:  Java RequestHeader, ResponseHeader (4.1), seed of both; RequestHeader.json, ResponseHeader.json.
@@ -47,11 +47,6 @@ REQUEST_HEADER = message(
         compactable=False,
         doc="A user specified identifier for the client making the request.",
     ),
-)
-
-RESPONSE_HEADER = message(
-    "ResponseHeader",
-    f("correlation_id", INT32, doc="The correlation id of the request that is answered."),
 )
 
 CONTROLLED_SHUTDOWN_API_ID = 7
@@ -202,15 +197,6 @@ def read_request_header(reader: ByteReader) -> RequestHeader:
             f"Error parsing request header. Our best guess of the apiKey is: {api_id}: {error}"
         ) from error
     return RequestHeader(api_id, version, header["correlation_id"], header.get("client_id", ""))
-
-
-def parse_request_header(payload: Buffer) -> RequestHeader:
-    """Read the header at the start of a request.
-
-    Raises:
-        InvalidRequestError: The header is cut short or malformed, or the API is unknown. Unknown.
-    """
-    return read_request_header(ByteReader(payload))
 
 
 def build_response(api_key: ApiKeys, api_version: int, correlation_id: int, body: Mapping[str, Any]) -> list[Buffer]:

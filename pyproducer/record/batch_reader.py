@@ -21,7 +21,6 @@ from pyproducer.record.layout import (
     CODEC_MASK,
     CONTROL_MASK,
     CRC_OFFSET,
-    DELETE_HORIZON_MASK,
     HEADER,
     HEADER_SIZE_BYTES,
     LENGTH_OFFSET,
@@ -124,11 +123,6 @@ class RecordBatch:
     def is_control(self) -> bool:
         """Whether the batch is a marker and not data."""
         return bool(self.attributes & CONTROL_MASK)
-
-    @property
-    def has_delete_horizon(self) -> bool:
-        """Whether the base timestamp is the time from which compaction may delete."""
-        return bool(self.attributes & DELETE_HORIZON_MASK)
 
     @property
     def has_producer_id(self) -> bool:

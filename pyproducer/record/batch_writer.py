@@ -19,7 +19,6 @@ from pyproducer.record.compression import Compressor, compressor_for
 from pyproducer.record.control import ControlRecordType, encode_control_key, encode_control_value
 from pyproducer.record.layout import (
     ATTRIBUTES_OFFSET,
-    BASE_OFFSET_OFFSET,
     CONTROL_MASK,
     CRC_OFFSET,
     CREATE_TIME,
@@ -27,12 +26,10 @@ from pyproducer.record.layout import (
     HEADER_SIZE_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC,
-    MAX_TIMESTAMP_OFFSET,
     NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    PARTITION_LEADER_EPOCH_OFFSET,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
 )
@@ -93,36 +90,9 @@ def write_header(batch: bytearray, *, codec_id: int, record_count: int, base_tim
                          base_sequence, record_count)
     except Exception as cause:  # struct.error, or OverflowError for ints beyond 64 bits
         raise LocalProtocolError(f"a record batch's header cannot hold its values: {cause}") from cause
-    _write_crc(batch)
-
-
-def _write_crc(batch: bytearray) -> None:
     with memoryview(batch) as view, view[ATTRIBUTES_OFFSET:] as covered:
         crc = crc32c(covered)
     batch[CRC_OFFSET:ATTRIBUTES_OFFSET] = crc.to_bytes(4, "big")
-
-
-def assign_offsets(batch: bytearray | memoryview, *, base_offset: int, partition_leader_epoch: int) -> None:
-    """Give a batch its place in the log; neither field is covered by the CRC.
-
-    Source: Java LogValidator.assignOffsetsNonCompressed, DefaultRecordBatch.setLastOffset (4.1).
-    """
-    batch[BASE_OFFSET_OFFSET:BASE_OFFSET_OFFSET + 8] = base_offset.to_bytes(8, "big", signed=True)
-    batch[PARTITION_LEADER_EPOCH_OFFSET:PARTITION_LEADER_EPOCH_OFFSET + 4] = (
-        partition_leader_epoch.to_bytes(4, "big", signed=True))
-
-
-def set_max_timestamp(batch: bytearray, *, timestamp_type: int, max_timestamp: int) -> None:
-    """Stamp a batch, for a topic with message.timestamp.type=LogAppendTime, and compute its CRC anew.
-
-    Source: Java DefaultRecordBatch.setMaxTimestamp (4.1).
-    """
-    attributes = int.from_bytes(batch[ATTRIBUTES_OFFSET:ATTRIBUTES_OFFSET + 2], "big") & ~TIMESTAMP_TYPE_MASK
-    if timestamp_type != CREATE_TIME:
-        attributes |= TIMESTAMP_TYPE_MASK
-    batch[ATTRIBUTES_OFFSET:ATTRIBUTES_OFFSET + 2] = attributes.to_bytes(2, "big")
-    batch[MAX_TIMESTAMP_OFFSET:MAX_TIMESTAMP_OFFSET + 8] = max_timestamp.to_bytes(8, "big", signed=True)
-    _write_crc(batch)
 
 
 def build_batch(records: Iterable[RecordFields], *, compression: str | Compressor = "none",

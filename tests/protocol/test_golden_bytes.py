@@ -16,8 +16,8 @@ from pyproducer.protocol.buffer import ByteReader, ByteWriter
 from pyproducer.protocol.header import (
     build_request,
     build_response,
-    parse_request_header,
     parse_response,
+    read_request_header,
 )
 from pyproducer.protocol.types import ZERO_UUID
 
@@ -210,7 +210,7 @@ def test_unknown_tags_in_header_and_body_and_trailing_bytes_are_passed_over():
     # Metadata v9 as a real broker accepted it: a tag 5 in the header, a tag 99 in the body, garbage behind.
     header = bytes.fromhex("0003" "0009" "00000005" "0001" "63" "01" "0502aabb")
     body = bytes.fromhex("00" "01" "00" "00" "01" "6301cc")
-    assert parse_request_header(header + body) == (3, 9, 5, "c")
+    assert read_request_header(ByteReader(header + body)) == (3, 9, 5, "c")
     parsed = parse_request(header + body + b"garbage")
     assert parsed.request.data["topics"] is None
     assert parsed.size_in_bytes == len(header + body)

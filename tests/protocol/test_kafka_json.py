@@ -10,7 +10,7 @@ import pytest
 
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader, ByteWriter
-from pyproducer.protocol.header import REQUEST_HEADER, RESPONSE_HEADER
+from pyproducer.protocol.header import REQUEST_HEADER
 from pyproducer.protocol.message import FieldDefinition, Message
 from pyproducer.protocol.messages import consumer_protocol
 from pyproducer.protocol.schema import NO_DEFAULT, NullableStruct, Schema
@@ -28,7 +28,6 @@ OURS: list[tuple[Message, tuple[int, int], int | None]] = [
     *((api.row.response, api.row.valid, api.row.flexible_from) for api in ApiKeys),
     *((embedded, valid, None) for embedded, valid in EMBEDDED),
     (REQUEST_HEADER, (1, 2), 2),
-    (RESPONSE_HEADER, (0, 1), 1),
 ]
 BY_MESSAGE = pytest.mark.parametrize(("message", "valid", "flexible_from"), OURS, ids=[str(row[0]) for row in OURS])
 

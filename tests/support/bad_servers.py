@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.protocol.header import build_response, parse_request_header
+from pyproducer.protocol.buffer import ByteReader
+from pyproducer.protocol.header import build_response, read_request_header
 from tests.support.ports import reserved_port
 
 HTTP_ANSWER = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nBad Request"
@@ -96,7 +97,7 @@ def lying_broker(answers: Mapping[ApiKeys, Mapping[str, Any]]) -> Iterator[str]:
                              for api in (ApiKeys.API_VERSIONS, ApiKeys.PRODUCE, ApiKeys.INIT_PRODUCER_ID, *answers)]}
 
     def answer(connection: socket.socket, data: bytes) -> None:
-        header = parse_request_header(data[4:])
+        header = read_request_header(ByteReader(data[4:]))
         api = ApiKeys(header.api_key)
         body = dict(versions if api is ApiKeys.API_VERSIONS else answers[api])
         own = connection.getsockname()[1]

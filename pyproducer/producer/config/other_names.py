@@ -296,6 +296,3 @@ _STEPS: dict[str, Callable[[_Translation, str], None]] = {
     "sasl.kerberos.keytab": _kerberos, "sasl.kerberos.principal": _kerberos,
     "sasl.oauthbearer.extensions": _extensions,
 }
-
-TAKEN = frozenset(_STEPS) - {_ENDPOINT}
-"""librdkafka's names that are taken, each with some of its values at least."""

@@ -71,12 +71,8 @@ class BuiltInPartitioner:
         # send in the middle of a switch; then both switch.
         self._lock = make_lock()
         self.sticky: StickyPartition = StickyPartition(sticky_batch_size_bytes)
-        self._load_stats: PartitionLoadStats | None = None  # written by the sender thread, read by any: one reference
-
-    @property
-    def load_stats(self) -> PartitionLoadStats | None:
-        """The weights in use, or None when partitions are chosen uniformly."""
-        return self._load_stats
+        # None: partitions are chosen uniformly. Written by the sender thread, read by any: one reference.
+        self._load_stats: PartitionLoadStats | None = None
 
     def peek_current_partition(self, cluster: Cluster) -> int:
         """Return the sticky partition; chosen by the first call, and again once the topic has it no more.

@@ -135,7 +135,7 @@ def test_answers_without_news_when_repeated_then_the_backoff_grows():
     md.add("missing", 0)
     for _ in range(6):
         answer(md, now_ms)
-        assert md.topic_error("missing") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert md._topic_errors["missing"] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         waits.append(md.time_to_next_update(now_ms))
         now_ms += waits[-1]
     assert waits == [100, 200, 400, 800, 1000, 1000]

@@ -4,13 +4,14 @@ import pytest
 
 from pyproducer.common.errors import InvalidRequestError, RemoteProtocolError, SchemaError, UnsupportedVersionError
 from pyproducer.protocol.apis import ApiKeys
+from pyproducer.protocol.buffer import ByteReader
 from pyproducer.protocol.header import (
     RequestHeader,
     build_request,
     build_response,
-    parse_request_header,
     parse_response,
     parse_response_correlation_id,
+    read_request_header,
     request_header_schema,
 )
 
@@ -22,14 +23,14 @@ def test_header_when_it_is_of_controlled_shutdown_0_then_it_has_no_client_id():
         "request_api_key", "request_api_version", "correlation_id"]
     assert "client_id" in request_header_schema(7, 1).fields_by_name
     assert request_header_schema(7, 1).tagged is None
-    assert parse_request_header(bytes.fromhex("0007000000000009")) == (7, 0, 9, "")
+    assert read_request_header(ByteReader(bytes.fromhex("0007000000000009"))) == (7, 0, 9, "")
 
 
 @pytest.mark.parametrize("client_id", ["", "me", None, "\u00e9" * 100])
 @pytest.mark.parametrize("version", [3, 9, 13])
 def test_request_header_round_trip(client_id, version):
     frame = b"".join(build_request(ApiKeys.PRODUCE, version, 2**31 - 1, client_id, PRODUCE))
-    assert parse_request_header(frame) == RequestHeader(0, version, 2**31 - 1, client_id)
+    assert read_request_header(ByteReader(frame)) == RequestHeader(0, version, 2**31 - 1, client_id)
 
 
 @pytest.mark.parametrize("frame", [
@@ -41,7 +42,7 @@ def test_request_header_round_trip(client_id, version):
 ])
 def test_request_header_when_malformed_then_refused(frame):
     with pytest.raises(InvalidRequestError) as caught:
-        parse_request_header(bytes.fromhex(frame))
+        read_request_header(ByteReader(bytes.fromhex(frame)))
     if len(frame) >= 8:
         assert str(caught.value).startswith("Error parsing request header. Our best guess of the apiKey is: 3")
         assert isinstance(caught.value.__cause__, SchemaError)
@@ -50,7 +51,7 @@ def test_request_header_when_malformed_then_refused(frame):
 @pytest.mark.parametrize("frame", ["03e70000000000050000", "ffff0000000000050000"])
 def test_request_header_when_the_api_is_unknown_then_both_texts(frame):
     with pytest.raises(InvalidRequestError) as caught:
-        parse_request_header(bytes.fromhex(frame))
+        read_request_header(ByteReader(bytes.fromhex(frame)))
     api_id = 999 if frame.startswith("03") else -1
     assert f"Our best guess of the apiKey is: {api_id}" in str(caught.value)
     assert f"Unexpected ApiKeys id `{api_id}`, it should be between `0` and `75` (inclusive)" in str(caught.value)

@@ -87,7 +87,7 @@ def test_attributes_of_a_batch() -> None:
     (batch,) = read_batches(build_batch(FIELDS, compression="lz4", producer_id=3, producer_epoch=1, base_sequence=9,
                                         is_transactional=True, is_control=True, timestamp_type=1))
     assert (batch.codec_id, batch.timestamp_type, batch.is_transactional, batch.is_control) == (3, 1, True, True)
-    assert (batch.has_producer_id, batch.last_sequence, batch.has_delete_horizon) == (True, 10, False)
+    assert (batch.has_producer_id, batch.last_sequence) == (True, 10)
     assert repr(batch) == (f"RecordBatch(offsets 0..1, 2 control records, {batch.size_bytes} bytes, lz4, "
                            "producer 3/1, sequence 9)")
     (plain,) = read_batches(BATCH)

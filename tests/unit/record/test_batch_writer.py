@@ -7,10 +7,8 @@ from pyproducer.common.errors import LocalProtocolError
 from pyproducer.hotpath import OpenBatch
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import (
-    assign_offsets,
     build_batch,
     close_records,
-    set_max_timestamp,
     write_header,
 )
 from pyproducer.record.compression import compressor_for
@@ -79,21 +77,16 @@ def test_a_batch_without_records_is_not_built() -> None:
         build_batch([])
 
 
-def test_offsets_are_assigned_without_a_new_crc() -> None:
-    batch = bytearray(build_batch(FIELDS))
-    assign_offsets(memoryview(batch), base_offset=2**40, partition_leader_epoch=7)
-    (read,) = read_batches(batch)
+def test_offsets_count_from_the_base_offset() -> None:
+    (read,) = read_batches(build_batch(FIELDS, base_offset=2**40, partition_leader_epoch=7))
     read.ensure_valid()
     assert (read.base_offset, read.last_offset, read.partition_leader_epoch) == (2**40, 2**40 + 2, 7)
     assert [record.offset for record in read] == [2**40, 2**40 + 1, 2**40 + 2]
 
 
 def test_log_append_time_is_every_records_timestamp() -> None:
-    batch = bytearray(build_batch(FIELDS, compression="gzip", is_transactional=True))
-    set_max_timestamp(batch, timestamp_type=1, max_timestamp=5555)
+    batch = build_batch([*FIELDS, (5555, None, None, ())], compression="gzip", is_transactional=True, timestamp_type=1)
     (read,) = read_batches(batch)
     read.ensure_valid()
     assert {record.timestamp for record in read} == {5555}
     assert (read.timestamp_type, read.codec_id, read.is_transactional, read.base_timestamp) == (1, 1, True, 1000)
-    set_max_timestamp(batch, timestamp_type=0, max_timestamp=1007)
-    assert bytes(batch) == build_batch(FIELDS, compression="gzip", is_transactional=True)

@@ -16,7 +16,7 @@ from pyproducer.common.errors import ApiError, CorruptRecordError, KafkaTimeoutE
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.types import ZERO_UUID
 from pyproducer.record.batch_reader import read_batches
-from pyproducer.record.batch_writer import assign_offsets, build_batch, build_control_batch
+from pyproducer.record.batch_writer import build_batch, build_control_batch
 from pyproducer.record.control import ControlRecordType
 from pyproducer.testing import read_topic, reader
 from tests.support.clock import ManualClock
@@ -53,12 +53,14 @@ class Logs:
 
     def append(self, partition: int, *values: bytes, compression: str = "none", **fields: Any) -> bytearray:
         records = [(1000, None, value, ()) for value in values]
-        return self._store(partition, bytearray(build_batch(records, compression=compression, **fields)))
+        return self._store(partition, build_batch(records, compression=compression, partition_leader_epoch=0,
+                                                  base_offset=self.end_offset(partition), **fields))
 
     def append_control(self, partition: int, control_type: ControlRecordType = ControlRecordType.COMMIT,
                        producer_id: int = 1) -> bytearray:
-        return self._store(partition, bytearray(build_control_batch(
-            control_type, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp=1000)))
+        return self._store(partition, build_control_batch(
+            control_type, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp=1000,
+            base_offset=self.end_offset(partition), partition_leader_epoch=0))
 
     def append_transaction(self, *values: bytes, producer_id: int, is_committed: bool) -> None:
         """Append one batch of a transaction, and how it ended."""
@@ -67,10 +69,9 @@ class Logs:
         self.append(0, *values, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
         self.append_control(0, ControlRecordType(int(is_committed)), producer_id)
 
-    def _store(self, partition: int, batch: bytearray) -> bytearray:
-        assign_offsets(batch, base_offset=self.end_offset(partition), partition_leader_epoch=0)
-        self.batches[partition].append(batch)
-        return batch
+    def _store(self, partition: int, batch: bytes) -> bytearray:
+        self.batches[partition].append(bytearray(batch))
+        return self.batches[partition][-1]
 
     # What the reader uses of a BlockingClient.
 

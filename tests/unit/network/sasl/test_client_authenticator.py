@@ -32,7 +32,7 @@ from pyproducer.network.sasl.scram_messages import (
 )
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader
-from pyproducer.protocol.header import build_response, parse_request_header, read_request_header
+from pyproducer.protocol.header import build_response, read_request_header
 
 PASSWORD = "pencil, with = and \N{LATIN SMALL LETTER A WITH DIAERESIS}"
 CREDENTIALS = {"username": "us,er=", "password": PASSWORD}
@@ -98,7 +98,7 @@ class Broker:
         return len(data)
 
     def on_frame(self, frame: bytes) -> None:
-        header = parse_request_header(frame)
+        header = read_request_header(ByteReader(frame))
         api = ApiKeys(header.api_key)
         reader = ByteReader(frame)
         read_request_header(reader)

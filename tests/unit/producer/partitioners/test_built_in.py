@@ -85,7 +85,7 @@ def test_load_when_updated_then_javas_cumulative_frequencies(queue_sizes: list[i
                                                              table: tuple[int, ...] | None) -> None:
     partitioner = BuiltInPartitioner(TOPIC, 1)
     partitioner.update_partition_load_stats(queue_sizes, partition_ids, partition_count)
-    stats = partitioner.load_stats
+    stats = partitioner._load_stats
     assert (None if stats is None else stats.cumulative_frequency_table) == table
     if stats is not None:
         assert stats.partition_ids == tuple(partition_ids)
@@ -104,7 +104,7 @@ def test_load_when_it_evens_out_then_uniform_again() -> None:
     partitioner = BuiltInPartitioner(TOPIC, 1, numbers(0, 3))
     partitioner.update_partition_load_stats([0, 3], [1, 2], 2)
     partitioner.update_partition_load_stats([3, 3], [1, 2], 2)
-    assert partitioner.load_stats is None
+    assert partitioner._load_stats is None
 
 
 def test_load_when_very_uneven_then_bytes_go_to_the_short_queues() -> None:
