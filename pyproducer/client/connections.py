@@ -24,7 +24,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pyproducer.client.api_versions import LATEST_VERSION, api_versions_body, read_api_versions
 from pyproducer.client.connection_states import (
@@ -60,70 +60,12 @@ from pyproducer.protocol.header import build_request
 if TYPE_CHECKING:
     from pyproducer.client.api_versions import ApiVersions, NodeApiVersions
     from pyproducer.client.metadata import ProducerMetadata
-    from pyproducer.client.resolver import ResolvedAddress, Resolver
+    from pyproducer.client.resolver import ResolvedAddress, ThreadedResolver
     from pyproducer.common.clock import Clock
     from pyproducer.common.cluster import Node
     from pyproducer.network.channel import ChannelState
-    from pyproducer.network.receive import NetworkReceive
+    from pyproducer.network.selector import Selector
     from pyproducer.network.send import NetworkSend
-
-
-class Selectable(Protocol):
-    """Connections by id, moved forward by `poll`, whose results stay until the next `poll`."""
-
-    @property
-    def completed_sends(self) -> Sequence[NetworkSend]:
-        """Frames that were written completely in the last poll."""
-
-    @property
-    def completed_receives(self) -> Sequence[NetworkReceive]:
-        """Frames that arrived completely in the last poll, in order per connection."""
-
-    @property
-    def connected(self) -> Sequence[str]:
-        """Connections whose TCP connect succeeded in the last poll."""
-
-    @property
-    def disconnected(self) -> Mapping[str, ChannelState]:
-        """Connections that ended in the last poll, with how."""
-
-    def connect(self, connection_id: str, address: tuple[Any, ...], *, family: int, send_buffer_bytes: int,
-                receive_buffer_bytes: int, now_ms: int, server_hostname: str | None = None) -> None:
-        """Begin to connect; OSError when the operating system refuses at once."""
-
-    def send(self, send: NetworkSend) -> None:
-        """Hand a frame to its connection."""
-
-    def poll(self, timeout_ms: int, now_ms: int, *, tells_sends: bool = True) -> int:
-        """Wait for something to happen, at most timeout_ms, and do all that can be done without waiting.
-
-        Somebody may await an answer from one connection and from no other. Frames that `send` wrote at once are
-        something that happened only where `tells_sends`. Returns for how long it would have waited at most.
-        """
-
-    def close(self, connection_id: str) -> None:
-        """Close one connection without telling of it; harmless when there is none."""
-
-    def close_all(self) -> None:
-        """Close everything, whatever an exception left undone."""
-
-    def abandon(self) -> None:
-        """Close this process's descriptors, in a child: the connections are the parent's."""
-
-    def is_channel_ready(self, connection_id: str) -> bool:
-        """Whether handshakes are done, so that requests can be sent."""
-
-    def session_lifetime_ms(self, connection_id: str) -> int:
-        """Return for how long the peer of a ready connection takes our proof of who we are, in ms; 0 for ever."""
-
-    def certificate_ends_at_s(self, connection_id: str) -> int:
-        """Return when the certificate of a connection's peer ends, in seconds since 1970; 0 where it showed none."""
-
-    def reauthenticate(self, connection_id: str) -> bool:
-        """Begin to prove it anew, on a connection that is ready; False when the next poll must deal with bytes first.
-
-        The connection is ready again when that is done.
-        """
 
 
 _LOG: SenderLog = sender_log("pyproducer.client")
@@ -158,8 +100,8 @@ class Connections:
         writing: The nodes to which something was written that is not confirmed. Written here only.
     """
 
-    def __init__(self, selector: Selectable, metadata: ProducerMetadata, states: ClusterConnectionStates,
-                 api_versions: ApiVersions, *, resolver: Resolver, client_id: str, clock: Clock,
+    def __init__(self, selector: Selector, metadata: ProducerMetadata, states: ClusterConnectionStates,
+                 api_versions: ApiVersions, *, resolver: ThreadedResolver, client_id: str, clock: Clock,
                  max_in_flight_requests_per_connection: int, request_timeout_ms: int, send_buffer_bytes: int,
                  receive_buffer_bytes: int, on_disconnect: Callable[[int], None],
                  on_failed_metadata: Callable[[int], None],

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pyproducer.client.connections import Connections
     from pyproducer.client.metadata import MetadataRequest, ProducerMetadata
-    from pyproducer.client.resolver import Lookup, Resolver
+    from pyproducer.client.resolver import Lookup, ThreadedResolver
     from pyproducer.common.cluster import Node
 
 _LOG: SenderLog = sender_log("pyproducer.client")
@@ -62,7 +62,7 @@ class MetadataUpdater:
             here only.
     """
 
-    def __init__(self, metadata: ProducerMetadata, connections: Connections, *, resolver: Resolver,
+    def __init__(self, metadata: ProducerMetadata, connections: Connections, *, resolver: ThreadedResolver,
                  lookup_timeout_ms: int, request_timeout_ms: int, reconnect_backoff_ms: int, recovery_strategy: str,
                  rebootstrap_trigger_ms: int, dns_lookup: str, next_random: Callable[[], int]) -> None:
         self._metadata = metadata

@@ -39,12 +39,12 @@ from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import parse_response_correlation_id, read_response
 
 if TYPE_CHECKING:
-    from pyproducer.client.connections import Selectable
     from pyproducer.client.metadata import ProducerMetadata
-    from pyproducer.client.resolver import Resolver
+    from pyproducer.client.resolver import ThreadedResolver
     from pyproducer.common.backoff import ExponentialBackoff
     from pyproducer.common.clock import Clock
     from pyproducer.common.cluster import Node
+    from pyproducer.network.selector import Selector
 
 _LOG: SenderLog = sender_log("pyproducer.client")
 _READY = ConnectionState.READY  # a look-up in an Enum costs a call
@@ -86,11 +86,13 @@ class NetworkClient:
 
     Attributes:
         woke_ms: When the last poll was done with sleeping, also the one before a `Wire.renew`; NEVER_MS before any.
-        rest_ms: For how long since then nobody had the sender's role; see Wire.
-        waits_for: What stands between this sleep, or the last, and metadata; see Wire.
+        rest_ms: For how long since then nobody had the sender's role, in ms: the next poll tells none of it as the
+            sender's time. Written by who takes the role again.
+        waits_for: What stands between this sleep, or the last, and metadata, as the ledger numbers reasons; 0 where
+            nothing does.
     """
 
-    def __init__(self, selector: Selectable, metadata: ProducerMetadata, *, resolver: Resolver, client_id: str,
+    def __init__(self, selector: Selector, metadata: ProducerMetadata, *, resolver: ThreadedResolver, client_id: str,
                  clock: Clock, max_in_flight_requests_per_connection: int, reconnect_backoff: ExponentialBackoff,
                  connection_setup_timeout: ExponentialBackoff, request_timeout_ms: int = 30_000,
                  send_buffer_bytes: int = 131_072, receive_buffer_bytes: int = 32_768,

@@ -21,7 +21,7 @@ from __future__ import annotations
 import codecs
 import socket
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pyproducer.common.printable import LONGEST_NAME, printable
 from pyproducer.common.sender_log import SenderLog, sender_log
@@ -125,21 +125,8 @@ class Lookup(Generic[AnswerT]):
         self.outcome: list[AnswerT] | OSError | None = outcome  # written once, by the lookup's thread
 
 
-class Resolver(Protocol):
-    """Who is asked for names. Never blocks; the poll that sleeps ends when a lookup does."""
-
-    def lookup(self, host: str, port: int) -> Lookup[ResolvedAddress]:
-        """Begin to resolve a host, or join the lookup of it that is under way. A literal address is known at once.
-
-        Shape: the addresses have the port of whoever asked first; see `ResolvedAddress.with_port`.
-        """
-
-    def canonical_names(self, host: str, port: int) -> Lookup[str]:
-        """Begin to look for the names that a host's addresses have in reverse DNS, or join who does."""
-
-
 class ThreadedResolver:
-    """The `Resolver` of a producer.
+    """Who is asked for names. Never blocks; the poll that sleeps ends when a lookup does.
 
     Args:
         wakeup: Ends the sender's poll; called from the lookup's thread.
@@ -160,7 +147,10 @@ class ThreadedResolver:
         self._canonical_lookups: dict[str, Lookup[str]] = {}
 
     def lookup(self, host: str, port: int) -> Lookup[ResolvedAddress]:
-        """Begin to resolve a host, or join the lookup of it that is under way. A literal address is known at once."""
+        """Begin to resolve a host, or join the lookup of it that is under way. A literal address is known at once.
+
+        Shape: the addresses have the port of whoever asked first; see `ResolvedAddress.with_port`.
+        """
         literal = resolve_literal(host, port)
         if literal:
             return Lookup(literal)

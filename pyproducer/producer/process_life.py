@@ -15,7 +15,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Any
 
 from pyproducer.accumulator.life import UNOWNED, Life, LifeState
 from pyproducer.hotpath import Road
@@ -23,14 +23,10 @@ from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.surroundings import Surroundings
 from pyproducer.producer.wiring import ProducerRuntime, build_runtime
 
+if TYPE_CHECKING:
+    from pyproducer.producer.kafka_producer import KafkaProducer
+
 log: logging.Logger = logging.getLogger(__name__)
-
-
-class Rebuilt(Protocol):
-    """A KafkaProducer."""
-
-    def _present(self) -> ProducerRuntime:
-        """Return the parts that work in this process; in a child they may have to be made first."""
 
 
 # A producer that was dropped, or that lives at interpreter exit, gets this long to send what it accepted: long enough
@@ -44,7 +40,7 @@ _FORCED_CLOSE_SECONDS = 5.0
 # goes on sending for a while.
 runtimes: dict[Life, ProducerRuntime] = {}
 # The producers themselves, by the same lives, as long as somebody has them.
-owners: dict[Life, weakref.ref[Rebuilt]] = {}
+owners: dict[Life, weakref.ref[KafkaProducer[Any, Any]]] = {}
 # Whose numbers readers see, and under which name: all of the above, and those that died, until they are closed or
 # dropped, for who watches them looks once in a while. The name is chosen once: where it was counted anew at each look,
 # the end of one producer made another's series go on in its own, lower or higher than it was. Changed in single steps.
@@ -187,7 +183,7 @@ def mark_forked() -> None:
         runtime.on_forked(partial(_successor, left_owners.get(life, _nobody), life))
 
 
-def _successor(owner: Callable[[], Rebuilt | None], life: Life) -> Road:
+def _successor(owner: Callable[[], KafkaProducer[Any, Any] | None], life: Life) -> Road:
     """Return the road of a producer that is made anew in a child process.
 
     Raises:

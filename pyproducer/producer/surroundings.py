@@ -21,8 +21,6 @@ from pyproducer.network.selector import Selector
 from pyproducer.network.wakeup import Wakeup
 
 if TYPE_CHECKING:
-    from pyproducer.client.connections import Selectable
-    from pyproducer.client.resolver import Resolver
     from pyproducer.network.channel_builder import ChannelBuilder
 
 
@@ -30,7 +28,7 @@ class MakeSelector(Protocol):
     """Makes the selector of each client; see network.Selector."""
 
     def __call__(self, *, max_receive_size_bytes: int | None, connections_max_idle_ms: int,
-                 channel_builder: ChannelBuilder, wakeup: Wakeup) -> Selectable:
+                 channel_builder: ChannelBuilder, wakeup: Wakeup) -> Selector:
         """Return one without connections, whose poll ends when `wakeup` says so."""
 
 
@@ -50,7 +48,7 @@ class Surroundings:
     def __init__(self, *, clock: Clock | None = None, random: Random | None = None, locks: Locks = SYSTEM_LOCKS,
                  start_thread: StartThread = start_daemon, make_wakeup: Callable[[], Wakeup] = Wakeup,
                  make_selector: MakeSelector = Selector,
-                 make_resolver: Callable[[Callable[[], None], StartThread], Resolver] = (
+                 make_resolver: Callable[[Callable[[], None], StartThread], ThreadedResolver] = (
                      lambda wakeup, start_thread: ThreadedResolver(wakeup, start_thread=start_thread))) -> None:
         self.clock: Clock = SystemClock() if clock is None else clock
         self.random: Random = Random() if random is None else random
@@ -58,7 +56,7 @@ class Surroundings:
         self.start_thread: StartThread = start_thread
         self.make_wakeup: Callable[[], Wakeup] = make_wakeup
         self.make_selector: MakeSelector = make_selector
-        self.make_resolver: Callable[[Callable[[], None], StartThread], Resolver] = make_resolver
+        self.make_resolver: Callable[[Callable[[], None], StartThread], ThreadedResolver] = make_resolver
 
     def next_random(self) -> int:
         """Return a number from 0 to 2**31 - 1. Thread: any."""

@@ -27,7 +27,8 @@ from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.compression import Compressor, compressor_for
 
 if TYPE_CHECKING:
-    from pyproducer.client.wire import KafkaClient, Wire
+    from pyproducer.client.network_client import NetworkClient
+    from pyproducer.client.wire import Wire
 
 log: SenderLog = sender_log(__name__)
 
@@ -81,7 +82,7 @@ class Telemetry:
         self._request_timeout_ms = request_timeout_ms
         self._uniform = uniform
         self._subscription: Subscription | None = None
-        self._asked_by: KafkaClient | None = None  # the client that has a request on its way
+        self._asked_by: NetworkClient | None = None  # the client that has a request on its way
         self._says_goodbye = False
         self._compressors = _compressors()
         self._told = Told(1_000_000 * clock.timestamp_ms())  # by all subscriptions together
@@ -123,7 +124,7 @@ class Telemetry:
         self._push(client, node_id, subscription, now_ms)
         return self._asked_by is client  # it may be too large
 
-    def _node(self, client: KafkaClient, now_ms: int) -> int | None:
+    def _node(self, client: NetworkClient, now_ms: int) -> int | None:
         """Return a node that is connected, takes a request and wants telemetry."""
         for node_id in self._registry.nodes():
             if client.is_ready(node_id, now_ms):
@@ -137,7 +138,7 @@ class Telemetry:
     def _ask_body(self) -> Mapping[str, Any]:
         return {"client_instance_id": self.instance_id or _NO_ID}
 
-    def _push(self, client: KafkaClient, node_id: int, subscription: Subscription, now_ms: int) -> None:
+    def _push(self, client: NetworkClient, node_id: int, subscription: Subscription, now_ms: int) -> None:
         self.due_ms = now_ms + subscription.interval_ms  # also where its client is thrown away, and no answer comes
         payload, compression = b"", 0
         now_ns = 1_000_000 * self._clock.timestamp_ms()
@@ -168,7 +169,7 @@ class Telemetry:
                 return compressor.compress(payload), number
         return payload, 0
 
-    def _send(self, client: KafkaClient, node_id: int, api_key: ApiKeys, body: Mapping[str, Any],
+    def _send(self, client: NetworkClient, node_id: int, api_key: ApiKeys, body: Mapping[str, Any],
               now_ms: int) -> None:
         client.send(ClientRequest(node_id, api_key, lambda _version: body, timeout_ms=self._request_timeout_ms,
                                   on_complete=self._on_response), now_ms)

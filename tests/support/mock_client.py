@@ -18,11 +18,14 @@ from pyproducer.hotpath import CONNECTION
 from pyproducer.protocol.apis import ApiKeys
 
 if TYPE_CHECKING:
-    from pyproducer.client.wire import KafkaClient
+    from pyproducer.client.network_client import NetworkClient
+    from pyproducer.network.wakeup import Wakeup
+else:
+    NetworkClient = Wakeup = object
 
 
-class MockClient:
-    """KafkaClient; mypy compares the two.
+class MockClient(NetworkClient):
+    """NetworkClient, as far as the sender uses it; for mypy it is one, so that it compares the two.
 
     `on_send` is called before a request counts as sent, `on_poll` in the middle of a poll: an exception of theirs is
     one that comes from outside at that place. `bodies` are copies: nobody may write to what is on the wire, and
@@ -109,7 +112,7 @@ class MockClient:
         self.bodies.append(copy.deepcopy(body))
         self.in_flight.append(request)
 
-    def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
+    def poll(self, timeout_ms: int, now_ms: int, *, asks: bool = True) -> list[ClientResponse]:
         if self.closed:
             raise IllegalStateError("the client is closed")
         self.poll_timeouts.append(timeout_ms)
@@ -163,8 +166,8 @@ class MockClient:
         return min(self.version, highest, request.api_key.latest_version)
 
 
-class MockWakeup:
-    """PollWakeup that counts."""
+class MockWakeup(Wakeup):
+    """Wakeup that counts."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -175,7 +178,3 @@ class MockWakeup:
 
     def close(self) -> None:
         self.is_closed = True
-
-
-def _as_kafka_client(client: MockClient) -> KafkaClient:
-    return client

@@ -29,7 +29,8 @@ from pyproducer.sender.requests.find_coordinator import FindCoordinator
 from pyproducer.sender.requests.own_request import CoordinatorKey, NextRequest, OwnRequest, Reaction
 
 if TYPE_CHECKING:
-    from pyproducer.client.wire import KafkaClient, Wire
+    from pyproducer.client.network_client import NetworkClient
+    from pyproducer.client.wire import Wire
 
 log: SenderLog = sender_log(__name__)
 
@@ -60,7 +61,7 @@ class OwnRequests:
         self._request_timeout_ms = request_timeout_ms
         self._retry_backoff = retry_backoff
         self._asked: OwnRequest | None = None  # what is on its way
-        self._asked_by: KafkaClient | None = None  # the client that has it there
+        self._asked_by: NetworkClient | None = None  # the client that has it there
         self._wanted: OwnRequest | None = None  # what was due at the last look
         self._attempts = 0
         self._soon_count = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyproducer.common.errors import DisconnectedError, IllegalStateError
 from pyproducer.network.channel import ChannelPhase, ChannelState
@@ -13,6 +13,11 @@ from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader
 from pyproducer.protocol.header import build_response, read_request_header
 from tests.support.clock import ManualClock
+
+if TYPE_CHECKING:
+    from pyproducer.network.selector import Selector
+else:
+    Selector = object
 
 
 class Connect(NamedTuple):
@@ -39,8 +44,8 @@ class Request(NamedTuple):
 Answer = Callable[[Request], "Mapping[str, Any] | bytes | Exception | None"]
 
 
-class MockSelector:
-    """Selectable.
+class MockSelector(Selector):
+    """Selector, as far as the client uses it; for mypy it is one, so that it compares the two.
 
     `accepts(connection_id)` says whether a connect succeeds in the next poll (None: nothing happens). `answer(request)`
     gives the body of the response, raw bytes (header and body), an exception that ends the connection, or None for
@@ -104,10 +109,11 @@ class MockSelector:
         """The requests to one API."""
         return [request for request in self.requests if request.api_key is api_key]
 
-    # -- Selectable --------------------------------------------------------------------------------------------------
+    # -- Selector ----------------------------------------------------------------------------------------------------
 
-    def connect(self, connection_id: str, address: tuple[Any, ...], *, family: int, send_buffer_bytes: int,
-                receive_buffer_bytes: int, now_ms: int, server_hostname: str | None = None) -> None:
+    def connect(self, connection_id: str, address: tuple[Any, ...], *, family: int = 2,
+                send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1, now_ms: int,
+                server_hostname: str | None = None) -> None:
         assert connection_id not in self.open, f"{connection_id} is connected already"
         self.connects.append(Connect(connection_id, address, family, server_hostname, now_ms))
         self.open.add(connection_id)

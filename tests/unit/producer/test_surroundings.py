@@ -12,6 +12,7 @@ import pytest
 
 from pyproducer import ProducerConfig
 from pyproducer.accumulator.life import LifeState
+from pyproducer.client.resolver import Lookup, ResolvedAddress, ThreadedResolver
 from pyproducer.common.waiting import Cell, Locks
 from pyproducer.network.selector import Selector
 from pyproducer.network.wakeup import Wakeup
@@ -77,7 +78,7 @@ class World:
             on_end=lambda _life: None, surroundings=Surroundings(
                 clock=self.clock, random=random.Random(seed), locks=self.locks.locks, make_wakeup=Wakeup,
                 start_thread=lambda run, name: self.threads.append((name, run)), make_selector=self._make_selector,
-                make_resolver=lambda _wakeup, _start_thread: Numbers()))
+                make_resolver=lambda wakeup, _start_thread: Numbers(wakeup)))
         self.runtime.io_thread.start()
         self.clock.take_turn = self.runtime.io_thread.take_turn
 
@@ -123,12 +124,10 @@ class World:
         run()
 
 
-class Numbers:
-    """A Resolver of a world that has no names but the bootstrap addresses' numbers and two hosts."""
+class Numbers(ThreadedResolver):
+    """That of a world that has no names but the bootstrap addresses' numbers and two hosts."""
 
     def lookup(self, host: str, port: int) -> Any:
-        from pyproducer.client.resolver import Lookup, ResolvedAddress
-
         return Lookup([ResolvedAddress(2, (f"10.0.0.{host[-1]}", port))])
 
     def canonical_names(self, host: str, port: int) -> Any:

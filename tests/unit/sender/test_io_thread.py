@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyproducer.accumulator.life import LifeState
-from pyproducer.client.wire import KafkaClient
+from pyproducer.client.network_client import NetworkClient
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import AuthorizationError, KafkaError, ProducerClosedError
 from pyproducer.common.waiting import Cell
@@ -186,7 +186,7 @@ def test_recovery_when_the_system_has_no_descriptor_then_it_is_tried_again_as_of
     producer.append_told("a")
     make_client, refusals = producer.wire._make_client, [OSError(errno.EMFILE, "Too many open files")] * count
 
-    def refused() -> KafkaClient:
+    def refused() -> NetworkClient:
         clock.advance(100)
         if refusals:
             raise refusals.pop()
