@@ -111,7 +111,7 @@ class ProducerMetadata:
         self._last_success_ms = _LONG_AGO_MS
         self._failed_attempts = 0
         self._answers_without_news = 0
-        self._backoff_ms = 0
+        self._backoff_ms = self._backoff_of_attempts_ms = 0  # the latter whatever the answers had
         self.due_ms: int = _LONG_AGO_MS                    # written under the lock; read without
         self._fatal: KafkaError | None = None
         self._fatal_count = 0
@@ -526,6 +526,7 @@ class ProducerMetadata:
         self._need_full_update = True
         if reset_equivalent_backoff:
             self._answers_without_news = 0
+            self._backoff_ms = self._backoff_of_attempts_ms
         self._set_due()
         return self._update_version
 
@@ -540,7 +541,8 @@ class ProducerMetadata:
     def _refreshed(self, now_ms: int) -> None:
         # Differs from Java: jitter is drawn once per answer, not at each look, so that the due time stands still.
         self._last_refresh_ms = now_ms
-        self._backoff_ms = self._refresh_backoff.backoff_ms(max(self._failed_attempts - 1, 0))
+        self._backoff_ms = self._backoff_of_attempts_ms = self._refresh_backoff.backoff_ms(
+            max(self._failed_attempts - 1, 0))
         if self._answers_without_news:
             self._backoff_ms = max(self._backoff_ms,
                                    self._refresh_backoff.backoff_ms(self._answers_without_news - 1))

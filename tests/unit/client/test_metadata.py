@@ -321,8 +321,20 @@ def test_request_update_when_the_answers_had_no_news_then_the_backoff_begins_ane
     answer(md, 0)
     assert md.time_to_next_update(0) == 800
     md.request_update(reset_equivalent_backoff=True)
+    assert md.time_to_next_update(0) == 100  # at once, as in Java: a check() waited for what earlier answers had left
     answer(md, 0)
     assert md.time_to_next_update(0) == 100
+
+
+def test_request_update_when_attempts_failed_then_their_backoff_stays_whoever_asks():
+    md = metadata()
+    md.add("missing", 0)
+    for _ in range(3):
+        answer(md, 0)
+    for _ in range(2):
+        md.failed_update(0)
+    md.request_update(reset_equivalent_backoff=True)
+    assert md.time_to_next_update(0) == 200
 
 
 def test_request_update_for_topic_when_nobody_has_asked_for_it_yet_then_it_alone_and_without_backoff():
