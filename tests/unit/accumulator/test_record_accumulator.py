@@ -233,6 +233,33 @@ def test_close_refuses_new_records_and_abort_fails_the_rest():
     assert setup.pool.available_bytes == 100_000
 
 
+class Noted:
+    """A lock: whoever had it when somebody else wants it, has put his record down by then."""
+
+    def __init__(self, put_down):
+        self._put_down = put_down
+
+    def __enter__(self):
+        self._put_down()
+
+    def __exit__(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("step", ["close", "close_off"])
+def test_close_when_a_caller_has_seen_that_records_are_taken_then_his_is_down_when_it_returns(step, monkeypatch):
+    """He holds his partition's lock, or that of the waiting room, until it is."""
+    setup = Setup()
+    setup.append()
+    accumulator = setup.accumulator
+    (partition,) = accumulator.busy
+    seen = []
+    monkeypatch.setattr(partition, "lock", Noted(lambda: seen.append("partition")))
+    monkeypatch.setattr(accumulator.waiting, "lock", Noted(lambda: seen.append("room")))
+    getattr(accumulator, step)()
+    assert set(seen) == {"partition", "room"}
+
+
 def rows_of(*values, batch_size=200):
     """Rows of a send_batch to partition 0."""
     chunk = ColumnChunk(0, items_column(values, 0, len(values)), None, None, None)

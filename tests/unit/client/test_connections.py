@@ -54,6 +54,17 @@ def test_close_when_connections_are_up_then_they_are_counted_as_closed():
     assert sum(row.connection_failed_total for row in rows) == 0
 
 
+def test_close_when_a_connection_is_being_built_then_it_is_not_counted_for_it_never_was_one():
+    registry = Registry()
+    setup = Setup(bootstrap=ONE, registry=registry)
+    setup.selector.accepts = lambda connection_id: None
+    setup.poll()
+    assert len(setup.selector.connects) == 1
+    setup.client.close()
+    row = registry.node(-1)
+    assert (row.connection_creation_total, row.connection_close_total) == (0, 0)
+
+
 @pytest.mark.parametrize("how", ["by the broker", "by us", "all"])
 def test_certificate_when_its_connection_has_ended_then_it_is_of_no_broker_any_more(how: str):
     """The bootstrap address is used once: the end of a certificate that was long replaced was told for ever."""

@@ -26,7 +26,7 @@ from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
 from tests.unit.client.mock_selector import Request, encode
 from tests.unit.client.scripted_cluster import ScriptedCluster
-from tests.unit.client.tiny_server import TinyServer, _frames
+from tests.unit.client.tiny_server import CLOSE, TinyServer, _frames
 
 CLOCK = SystemClock()
 ID = "till-7"
@@ -113,6 +113,23 @@ def test_describe_when_there_is_no_coordinator_yet_then_it_is_asked_for_again_af
     assert described.state == "Ongoing"
     assert node.asked == [ApiKeys.FIND_COORDINATOR] * 6 + [ApiKeys.DESCRIBE_TRANSACTIONS] * 2
     assert accepted_count == 2  # who is asked for coordinators, and the coordinator
+
+
+def test_describe_when_the_coordinator_that_is_known_hangs_up_then_it_is_looked_for_anew() -> None:
+    """Until the call's time was over the broker was asked that had been the coordinator, and is gone."""
+    node, clock, gone = OneNode("", 0), Skipping(), TinyServer(lambda request: CLOSE)
+    with TinyServer(node) as server, gone, blocking_client(clock) as client:
+        node.port = gone.port
+        coordinators = CoordinatorClient(client, [("127.0.0.1", server.port)], timeout_s=GIVE_UP_S, clock=clock)
+
+        def moves(request: Request) -> object:
+            node.port = server.port
+            return CLOSE
+
+        gone._on_frame = moves
+        (described,) = coordinators.describe_transactions([ID])
+    assert described.state == "Ongoing"
+    assert node.asked == [ApiKeys.FIND_COORDINATOR] * 2 + [ApiKeys.DESCRIBE_TRANSACTIONS]
 
 
 class Silent(TinyServer):

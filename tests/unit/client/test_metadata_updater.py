@@ -424,6 +424,22 @@ def test_canonical_names_when_a_name_is_slow_then_awaited_and_left_out_when_it_t
     assert [connect.server_hostname for connect in setup.selector.connects] == ["name-2"]
 
 
+def test_canonical_names_when_nobody_ran_meanwhile_then_they_have_so_much_longer(monkeypatch):
+    """A machine that was suspended while a name was looked up came back without the name."""
+    monkeypatch.setattr(socket, "getnameinfo", lambda address, flags: ("name-1", "9092"))
+    setup = canonical_setup(resolve=lambda host, port: [ResolvedAddress(2, ("10.0.0.1", port))])
+    setup.threads.held_hosts.add("alias")
+    setup.poll()
+    setup.clock.advance(60_000)
+    setup.client.move_deadlines(60_000)
+    setup.clock.advance(9_999)
+    setup.poll()
+    assert setup.metadata.last_errors() == {}
+    setup.clock.advance(1)
+    setup.poll()
+    assert list(setup.metadata.last_errors()) == ["alias:9092"]
+
+
 def test_canonical_names_when_all_are_slow_then_the_lookup_that_lasts_is_joined_after_the_timeout(monkeypatch):
     monkeypatch.setattr(socket, "getnameinfo", lambda address, flags: ("name-1", "9092"))
     setup = canonical_setup(resolve=lambda host, port: [ResolvedAddress(2, ("10.0.0.1", port))])

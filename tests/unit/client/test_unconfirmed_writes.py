@@ -169,6 +169,25 @@ def test_writes_when_no_session_ends_then_one_marker_a_second_while_something_is
     assert writer.setup.selector.timeouts[-1] > MARKER_INTERVAL_MS
 
 
+def test_writes_when_the_connection_before_had_sessions_and_this_one_has_none_then_no_marker_comes_more_often() -> None:
+    """Whether sessions end may be changed on a broker that runs: connections.max.reauth.ms."""
+    writer = Writer()
+    writer.setup.selector.end("1")
+    writer.setup.poll()
+    writer.setup.clock.advance(1_000)
+    writer.setup.selector.lifetime_ms = 0
+    writer.setup.selector.answer = writer._answer
+    writer.node = writer.setup.make_ready(1)
+    writer.setup.selector.answer = writer._keep_markers
+    writer.write()
+    writer.confirm()
+    writer.write()
+    writer.pass_ms(MARKER_INTERVAL_MS - 1)
+    assert writer.markers == []
+    writer.pass_ms(1)
+    assert len(writer.markers) == 1
+
+
 def test_writes_when_the_poll_would_sleep_then_it_wakes_for_the_marker() -> None:
     writer = Writer(lifetime_ms=0)
     writer.write()

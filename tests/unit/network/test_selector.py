@@ -324,6 +324,20 @@ def test_send_when_the_peer_is_gone_then_send_does_not_raise_and_the_answers_bef
         assert isinstance(pair.client.disconnected[CLIENT].error, OSError)
 
 
+def test_close_when_a_send_has_just_failed_then_its_end_is_told_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who closes a connection has done with it: the next one may have its id by the time of the poll."""
+    with SelectorPair() as pair:
+        def break_off(**_how: bool) -> None:
+            raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+
+        monkeypatch.setattr(type(pair.client_channel), "write", lambda _channel, **how: break_off(**how))
+        pair.request(b"question")
+        pair.client.close(CLIENT)
+        pair.client.poll(0, 0)
+        assert pair.client.disconnected == {}
+        assert pair.client.channels() == []
+
+
 def test_close_when_unknown_then_harmless() -> None:
     selector = make_selector()
     selector.close("7")

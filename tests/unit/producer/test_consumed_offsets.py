@@ -96,6 +96,12 @@ def test_group_metadata_when_it_is_not_understood_then_it_is_refused_by_name(
         to_group_metadata(given)
 
 
+@pytest.mark.parametrize("generation", [-1, 0])
+def test_group_metadata_when_there_was_no_generation_then_nobody_need_be_a_member(generation: int) -> None:
+    """Java asks for a member's id from generation 1 on."""
+    assert to_group_metadata(("g", generation, "")) == ("g", generation, "", None)
+
+
 def test_offsets_when_they_are_of_each_client_then_they_are_the_same() -> None:
     expected = {TopicPartition("t", 0): OffsetAndMetadata(5, "note", 2), TopicPartition("t", 1): OffsetAndMetadata(0)}
     assert to_offsets({TopicPartition("t", 0): OffsetAndMetadata(5, "note", 2), TopicPartition("t", 1): 0}) == expected

@@ -71,6 +71,7 @@ def test_flush_when_the_timeout_passes_then_it_waited_exactly_that_long(
         facade.producer.flush(timeout_s)
     assert (caught.value.phase, caught.value.outcome) == ("flush", "unknown")
     assert facade.clock.now_ms() == waited_ms
+    assert facade.producer.metrics()["flush-time-ns-total"] == 1_000_000 * waited_ms, "it counts, whatever it raised"
     facade.broker.await_requests(1)
     facade.broker.answer()
     assert future.result(0).offset == 100, "a flush() that gave up loses nothing"

@@ -106,9 +106,15 @@ def test_reconnect_backoff_when_alone_then_it_does_not_grow() -> None:
     assert config().reconnect_backoff_max_ms == 1000
 
 
-def test_backoff_when_above_its_ceiling_then_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    assert config(retry_backoff_ms=5000).retry_backoff_ms == 5000
-    assert "retry.backoff.ms = 5000 is above retry.backoff.max.ms = 1000" in caplog.text
+@pytest.mark.parametrize(("first", "ceiling"), [
+    ("retry.backoff.ms", "retry.backoff.max.ms"), ("reconnect.backoff.ms", "reconnect.backoff.max.ms"),
+    ("socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms")])
+def test_wait_when_the_first_is_above_its_ceiling_then_a_warning(
+        first: str, ceiling: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert config(**{first: 5000, ceiling: 5000})[first] == 5000
+    assert caplog.messages == []
+    assert config(**{first: 5000, ceiling: 1000})[first] == 5000
+    assert caplog.messages == [f"{first} = 5000 is above {ceiling} = 1000: the wait will not grow"]
 
 
 def test_sasl_and_transactions_when_asked_for_then_the_table_does_not_refuse_them() -> None:
