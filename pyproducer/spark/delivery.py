@@ -70,7 +70,7 @@ class TaskDelivery:
 
         Raises:
             RowsFailedError: Some were not; the cause and the counts are in it. Unknown, Not sent or Rejected: as
-                the cause's `outcome` says for the first of them.
+                the cause's `outcome` says for the first of them; Unknown where no answer came.
         """
         unanswered_count = self.sent_count - self.stored_count - self._failed_count
         if self.first_error is None and unanswered_count <= 0:
@@ -87,7 +87,7 @@ class TaskDelivery:
             f"{self._left_behind(unanswered_count, attempt)}",
             sent_count=self.sent_count, failed_count=failed_count, topic=topic, partition=partition,
             attempt=attempt or 0)
-        error.outcome = getattr(cause, "outcome", NOT_SENT)
+        error.outcome = UNKNOWN if cause is None else getattr(cause, "outcome", NOT_SENT)
         error.retriable = getattr(cause, "retriable", False)
         raise error from cause
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from pyproducer.common.errors import KafkaTimeoutError
+from pyproducer.common.errors import NOT_SENT, REJECTED, UNKNOWN, KafkaTimeoutError
 from pyproducer.common.records import RecordMetadata
 from pyproducer.spark.delivery import TaskDelivery
 from pyproducer.spark.errors import RowsFailedError
@@ -53,8 +53,24 @@ def test_fail_of_many_rows_at_once_counts_each() -> None:
 
 
 def test_ensure_all_stored_when_answers_never_came_says_that_the_rows_may_be_there() -> None:
+    """In words it did; its outcome was not_sent, by which an application sends them again."""
     delivery = TaskDelivery()
     delivery.sent_count = 5
     delivery.add_stored("orders", Counter({0: 2}))
-    assert str(failure_of(delivery)).endswith(
-        "2 rows are in the log (orders-0: 2), 3 more may be; another attempt stores them again")
+    error = failure_of(delivery)
+    assert str(error).endswith("2 rows are in the log (orders-0: 2), 3 more may be; another attempt stores them again")
+    assert (error.outcome, error.retriable) == (UNKNOWN, False)
+
+
+@pytest.mark.parametrize("outcome", [NOT_SENT, REJECTED, UNKNOWN])
+@pytest.mark.parametrize("retriable", [True, False])
+def test_ensure_all_stored_when_rows_failed_then_the_error_answers_what_the_first_of_them_does(
+        outcome: str, *, retriable: bool) -> None:
+    first, second = late("first"), late("second")
+    first.outcome, first.retriable, second.retriable = outcome, retriable, not retriable
+    delivery = TaskDelivery()
+    delivery.sent_count = 2
+    delivery.fail(first)
+    delivery.fail(second)
+    error = failure_of(delivery)
+    assert (error.outcome, error.retriable, error.__cause__) == (outcome, retriable, first)
