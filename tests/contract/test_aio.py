@@ -717,6 +717,7 @@ def test_memory_when_records_of_a_topic_nobody_knows_wait_for_it_then_those_of_o
             for ghost in ghosts:
                 ghost.cancel()
             await asyncio.gather(*ghosts, return_exceptions=True)
+            producer.send_nowait("no-such-topic", b"v")  # behind nobody
 
     run(main())
     assert [record.value for record in cluster.log(topic, 0)] == [b"0", b"1"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pyproducer.cli.main import main
+from pyproducer.cli.why_command import _timestamp_ms
 from pyproducer.observe.why import Material, Setting, to_json
 
 
@@ -30,6 +32,14 @@ def why(file: Path, *arguments: str) -> Result:
 def test_at_when_the_time_has_an_offset_then_it_is_understood(saved: Path, moment: str) -> None:
     done = why(saved, "--at", moment)
     assert (done.exit_code, done.output) == (0, "Nothing is kept of that time.\n")
+
+
+@pytest.mark.parametrize(("moment", "day"), [("02:46", 24), ("02:47", 24), ("02:47:00.000001", 23), ("02:48", 23)])
+def test_at_when_it_is_a_time_of_day_then_the_last_one_before_it_was_saved(moment: str, day: int) -> None:
+    asked = _timestamp_ms(moment, datetime.datetime(2026, 11, 24, 2, 47))
+    time = datetime.time.fromisoformat(moment).replace(microsecond=0)
+    assert datetime.datetime.fromtimestamp(asked // 1000) == datetime.datetime.combine(
+        datetime.date(2026, 11, day), time)
 
 
 def test_at_when_it_is_no_time_then_status_2(saved: Path) -> None:

@@ -120,8 +120,10 @@ def test_topics_when_metadata_forgets_one_then_its_row_goes() -> None:
     for topic in ("busy", "idle"):
         registry.ledger.topic_row(topic).record_send_total += 1
     registry.live_topics(lambda: {"busy"})
+    assert set(registry.of_topics(0)) == {"busy", "idle"}
     registry.roll(1000)
     assert set(registry.of_topics(1000)) == {"busy"}
+    assert set(registry._of_topics) == {"busy"}, "nor are samples kept of what nobody can read"
 
 
 def test_topics_when_a_reader_meets_the_end_of_a_row_then_the_next_row_is_read() -> None:

@@ -46,6 +46,17 @@ def test_instruments_that_are_named_beforehand_when_compared_with_a_producers_nu
     assert named == offered
 
 
+def test_topics_when_a_producer_has_not_used_one_for_long_then_its_numbers_go(facades: Facades) -> None:
+    """They go with what metadata is asked for (metadata.max.idle.ms): a row for each topic ever used would not end."""
+    facade = facades()
+    facade.know()
+    runtime = facade.producer._runtime
+    for topic in ("t", "forgotten"):
+        runtime.registry.ledger.topic_row(topic)
+    runtime.registry.roll(runtime.registry.due_ms + runtime.config.metrics_sample_window_ms)
+    assert set(facade.producer.metrics().topics) == {"t"}
+
+
 def test_our_certificate_when_it_is_text_on_one_line_then_its_end_is_told(certificates: Certificates) -> None:
     """As an environment variable brings it."""
     own = x509.load_pem_x509_certificate(certificates.client.certificate.read_bytes())

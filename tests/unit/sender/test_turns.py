@@ -379,26 +379,6 @@ def test_error_when_it_comes_in_a_callers_turn_then_the_thread_retries(stage: St
     assert batch.state is BatchState.RETRY
 
 
-def test_caller_when_he_waits_on_for_a_record_that_is_sent_again_then_the_thread_sees_to_it(stage: Stage) -> None:
-    """He would hold the role for the whole backoff, and longer where the answer says the same once more."""
-    producer = stage.producer
-    stage.answers = False
-
-    def refuse() -> None:
-        if producer.client.in_flight:
-            producer.answer_all(code=19)
-
-    def send_and_wait_twice() -> None:
-        outcome = producer.append()._result
-        stage.turns.take(outcome, None)
-        polls = len(producer.client.poll_timeouts)
-        stage.turns.take(outcome, None)
-        assert len(producer.client.poll_timeouts) == polls
-
-    producer.client.on_poll = refuse
-    stage.aside(send_and_wait_twice)
-
-
 @pytest.mark.parametrize("raised", [KeyboardInterrupt(), ValueError("a bug"), MemoryError()])
 @pytest.mark.parametrize("where", ["on_send", "on_poll"])
 def test_caller_when_an_exception_ends_his_turn_then_ctrl_c_alone_is_his_and_the_thread_recovers(

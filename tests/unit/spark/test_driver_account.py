@@ -122,6 +122,22 @@ def test_account_of_a_long_write_says_now_and_then_how_far_it_is(caplog: pytest.
     assert "40 rows stored by 4 tasks" in caplog.text
 
 
+def test_account_of_a_sink_that_was_made_long_ago_counts_the_time_from_when_it_goes_to_the_tasks(
+        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A sink of a notebook is made in one cell and used an hour later: its first task told of an hour."""
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
+    clock = ManualClock()
+    account = DriverAccount(clock)
+    clock.advance(100 * PROGRESS_MS)
+    travelled(account)
+    with caplog.at_level(logging.INFO, "pyproducer.spark"):
+        account.add(TaskNumbers(row_count=10))
+        assert caplog.messages == []
+        clock.advance(PROGRESS_MS)
+        account.add(TaskNumbers(row_count=10))
+    assert [message.partition(":")[0] for message in caplog.messages] == [f"after {PROGRESS_MS // 1000} s, so far"]
+
+
 def test_sink_tells_what_it_delivered_and_a_copy_in_a_worker_nothing(made: list[Accumulator]) -> None:
     sink = KafkaSink({"bootstrap.servers": "127.0.0.1:9092"}, topic="t")
     copy = pickle.loads(pickle.dumps(sink))

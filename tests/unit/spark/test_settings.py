@@ -120,7 +120,7 @@ def test_options_when_names_of_config_providers_differ_in_case_only_then_each_ha
         "config.providers.ENV.class", "config.providers.env.class"}
 
 
-@pytest.mark.parametrize("key", ["linger.ms", "kafka.linger.ms"])
+@pytest.mark.parametrize("key", ["linger.ms", "kafka.linger.ms", "Kafka.linger.ms"])
 def test_props_with_and_without_the_prefix_lose_it(key: str) -> None:
     assert SinkSettings.of({"kafka.bootstrap.servers": "a:9092", key: "7"}, None).props == {
         "bootstrap.servers": "a:9092", "linger.ms": "7"}
