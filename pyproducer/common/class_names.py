@@ -7,12 +7,16 @@ Source:  ours; Java's Class.forName in AbstractConfig.getConfiguredInstance (4.1
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyproducer.common.errors import ConfigError
+
+log: logging.Logger = logging.getLogger(__name__)
 
 _JAVA_PACKAGES = ("com.", "io.", "net.", "org.", "software.")
 _JAVA_CLASS = re.compile(r"[a-z_0-9]+(?:\.[a-z_0-9]+)+(?:[.$][A-Z]\w*)+")
@@ -78,6 +82,35 @@ def make_instance(key: str, value: object, **arguments: object) -> object:
     except Exception as cause:  # foreign code, which may raise anything
         raise ConfigError(key, value, f"{value.__name__}() failed ({type(cause).__name__}: {cause}): give an "
                                       "instance, or a class that can be made without arguments") from cause
+
+
+@contextlib.contextmanager
+def closed_if_refused(value: object, instance: object) -> Iterator[None]:
+    """Close an object within this block, where that raises and it was made here; one that was given is its maker's.
+
+    Args:
+        value: What was given: the object, or a class that was called for it.
+        instance: The object.
+
+    Source: Java AbstractConfig.getConfiguredInstance (4.1).
+    """
+    try:
+        yield
+    except BaseException:
+        if instance is not value:
+            close_parts(instance)
+        raise
+
+
+def close_parts(*parts: object) -> None:
+    """Close what may be the application's: interceptors, partitioner, serializers, login. A failure is logged."""
+    for part in parts:
+        close = getattr(part, "close", None)
+        if close is not None:
+            try:
+                close()
+            except BaseException:  # the others are closed all the same, by the sender thread as its last act
+                log.exception("close() of %r raised", part)
 
 
 def configure_instance(key: str, value: object, instance: Any, props: Mapping[str, object], *more: object) -> None:

@@ -13,6 +13,7 @@ from _thread import RLock
 from collections.abc import Callable
 from typing import NamedTuple
 
+from pyproducer.common.class_names import close_parts
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.interceptors import ProducerInterceptors, resolve_interceptors
 from pyproducer.producer.partitioners import Partitioner, resolve_partitioner
@@ -69,14 +70,3 @@ def application_parts(config: ProducerConfig, key_serializer: object, value_seri
         log.warning("These settings have no effect, for only a StringSerializer that settings name reads them: %s",
                     ", ".join(not_read))
     return ApplicationParts(interceptors, partitioner, key, value)
-
-
-def close_parts(*parts: object) -> None:
-    """Close what may be the application's: interceptors, partitioner, serializers, login. A failure is logged."""
-    for part in parts:
-        close = getattr(part, "close", None)
-        if close is not None:
-            try:
-                close()
-            except BaseException:  # the others are closed all the same, by the sender thread as its last act
-                log.exception("close() of %r raised", part)

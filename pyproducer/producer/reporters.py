@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
-from pyproducer.common.class_names import import_object, is_left_out
+from pyproducer.common.class_names import close_parts, closed_if_refused, import_object, is_left_out
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ConfigError
 from pyproducer.observe.registry import Metric, Registry
-from pyproducer.producer.application_parts import close_parts
 from pyproducer.producer.config import ProducerConfig
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -55,17 +55,17 @@ def _begun(given: object, config: ProducerConfig, registry: Registry, clock: Clo
     def read() -> list[Metric]:
         return list(registry.collect(clock.now_ms()))
 
-    reporter = import_object(_KEY, given) if isinstance(given, str) else given
+    named = import_object(_KEY, given) if isinstance(given, str) else given
     try:
-        if isinstance(reporter, type):
-            reporter = reporter()
-        configure = getattr(reporter, "configure", None)
-        if callable(configure):
-            configure(config.originals)
-        begin = getattr(reporter, "init", reporter)
-        if not callable(begin):
-            raise ConfigError(_KEY, given, "it is neither callable nor has it init()")
-        returned = begin(read)
+        reporter: Any = named() if isinstance(named, type) else named
+        with closed_if_refused(named, reporter):
+            configure = getattr(reporter, "configure", None)
+            if callable(configure):
+                configure(config.originals)
+            begin = getattr(reporter, "init", reporter)
+            if not callable(begin):
+                raise ConfigError(_KEY, given, "it is neither callable nor has it init()")
+            returned = begin(read)
     except ConfigError:
         raise
     except Exception as cause:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from pyproducer.common.callback import is_coroutine_function
-from pyproducer.common.class_names import configure_instance, import_object, make_instance
+from pyproducer.common.class_names import closed_if_refused, configure_instance, import_object, make_instance
 from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.public import public
@@ -310,12 +310,13 @@ def resolve_serializer(value: object, key: str = "value.serializer",
         value.close()
         raise ConfigError(key, value, f"it is not made yet: what makes it is asynchronous. {_HOW_ASYNC}")
     instance: Any = _string_serializer(key, props or {}) if value is StringSerializer else make_instance(key, value)
-    if not callable(instance):
-        raise ConfigError(key, value, "a serializer must be callable as (topic, headers, data) or as (data), or be one "
-                                      f"of these names: {', '.join(_SHORT_NAMES)}")
-    if instance is not value:
-        configure_instance(key, value, instance, props or {}, key == "key.serializer")
-    return _with_three_arguments(key, instance)
+    with closed_if_refused(value, instance):
+        if not callable(instance):
+            raise ConfigError(key, value, "a serializer must be callable as (topic, headers, data) or as (data), or be "
+                                          f"one of these names: {', '.join(_SHORT_NAMES)}")
+        if instance is not value:
+            configure_instance(key, value, instance, props or {}, key == "key.serializer")
+        return _with_three_arguments(key, instance)
 
 
 def encodings_not_read(props: Mapping[str, object], key_serializer: object, value_serializer: object) -> list[str]:

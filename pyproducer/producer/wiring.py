@@ -26,6 +26,7 @@ from pyproducer.client.network_client import NetworkClient
 from pyproducer.client.unconfirmed_writes import UnconfirmedRecords
 from pyproducer.client.wire import Wire
 from pyproducer.common.backoff import ExponentialBackoff
+from pyproducer.common.class_names import close_parts
 from pyproducer.common.clock import Clock
 from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.printable import LONGEST_NAME, printable
@@ -38,7 +39,7 @@ from pyproducer.observe import otlp
 from pyproducer.observe.catalog import Kind
 from pyproducer.observe.registry import STORIES, Registry, count_error
 from pyproducer.observe.why import to_json
-from pyproducer.producer.application_parts import application_parts, close_parts
+from pyproducer.producer.application_parts import application_parts
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.config.rows_client import REBUILD
 from pyproducer.producer.do_send import RecordSender

@@ -35,6 +35,7 @@ from pyproducer.accumulator.produce_result import (
 )
 from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.client.metadata_errors import no_such_partition
+from pyproducer.common.class_names import close_parts
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartition
 from pyproducer.common.consumer_offsets import OffsetAndMetadata
@@ -49,7 +50,7 @@ from pyproducer.hotpath import HEADER_SIZE_BYTES, Acknowledgement, ProducerBase,
 from pyproducer.observe.catalog import PARTITION
 from pyproducer.observe.registry import Registry
 from pyproducer.observe.why import Material, Setting, Why, explain
-from pyproducer.producer.application_parts import application_parts, close_parts
+from pyproducer.producer.application_parts import application_parts
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.producer.config.other_names import laid_over
 from pyproducer.producer.do_send import RecordSender

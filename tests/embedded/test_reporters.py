@@ -56,7 +56,7 @@ def test_reporter_when_a_producer_is_made_then_it_can_read_all_numbers_until_it_
     (lambda read: 1 / 0, "it raised ZeroDivisionError")])
 def test_reporter_when_it_is_none_then_the_constructor_says_so(given: object, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        KafkaProducer({"bootstrap.servers": "localhost:1", "metric.reporters": [given]})
+        KafkaProducer({"bootstrap.servers": "localhost:1", "client.id": "app", "metric.reporters": [given]})
 
 
 def test_reporter_when_it_is_confluents_of_a_shared_file_then_it_is_left_out_with_a_warning(
@@ -82,3 +82,18 @@ def test_reporter_when_the_constructor_raises_afterwards_then_what_began_is_clos
         KafkaProducer({"bootstrap.servers": "localhost:1", "client.id": "app",
                        "metric.reporters": [f"{__name__}:Reporter"], **wrong})
     assert all(reporter.is_closed for reporter in Reporter.made)
+
+
+class Unhappy(Reporter):
+    """One that listens at a port, and cannot go on."""
+
+    def init(self, read: Callable[[], list[Metric]]) -> None:
+        raise OSError("no such host")
+
+
+def test_reporter_when_it_raises_itself_then_it_is_closed_where_it_was_made_here() -> None:
+    Reporter.made.clear()
+    for given in (f"{__name__}:Unhappy", Unhappy, Unhappy()):
+        with pytest.raises(ConfigError, match="no such host"):
+            KafkaProducer({"bootstrap.servers": "localhost:1", "client.id": "app", "metric.reporters": [given]})
+    assert sorted(reporter.is_closed for reporter in Reporter.made) == [False, True, True]

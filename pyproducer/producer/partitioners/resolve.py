@@ -17,7 +17,7 @@ from inspect import Signature, isclass, signature
 from typing import Any, cast
 
 from pyproducer.common.callback import is_coroutine_function
-from pyproducer.common.class_names import configure_instance, import_object, make_instance
+from pyproducer.common.class_names import closed_if_refused, configure_instance, import_object, make_instance
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.settings.parse import value_text
 from pyproducer.producer.partitioners.callable import CallablePartitioner
@@ -100,16 +100,17 @@ def resolve_partitioner(value: object, config: Mapping[str, Any] | None = None, 
     instance: Any = make_instance(KEY, value, **({"next_random": next_random} if draws else {}))
     if config is not None and not hasattr(instance, "configure"):  # which may read any setting
         _tell_unused(_name_of(instance), config, is_rack_used=False)
-    if callable(getattr(instance, "partition", None)):
-        _ensure_takes_six(value, instance.partition)
-        if config is not None:
-            configure_instance(KEY, instance, instance, getattr(config, "originals", config))
-        return cast("Partitioner", instance)
-    if callable(instance):
-        _ensure_takes_six(value, instance)
-        return CallablePartitioner(instance)
-    raise ConfigError(KEY, value, "a partitioner must have partition(topic, key, key_bytes, value, value_bytes, "
-                                  "cluster), or be callable with these")
+    with closed_if_refused(value, instance):
+        if callable(getattr(instance, "partition", None)):
+            _ensure_takes_six(value, instance.partition)
+            if config is not None:
+                configure_instance(KEY, instance, instance, getattr(config, "originals", config))
+            return cast("Partitioner", instance)
+        if callable(instance):
+            _ensure_takes_six(value, instance)
+            return CallablePartitioner(instance)
+        raise ConfigError(KEY, value, "a partitioner must have partition(topic, key, key_bytes, value, value_bytes, "
+                                      "cluster), or be callable with these")
 
 
 def _tell_unused(name: str, config: Mapping[str, Any], *, is_rack_used: bool) -> None:

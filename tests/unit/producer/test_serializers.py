@@ -342,6 +342,40 @@ def test_class_when_it_has_configure_then_it_gets_the_properties_and_instances_d
         resolve_serializer(_Configurable, "key.serializer", {"tenant": "bad"})
 
 
+class _Opened(_Configurable):
+    """Holds something from its constructor on, as a client of a registry does."""
+
+    made: list[_Opened] = []  # noqa: RUF012 - what the test finds again
+
+    def __init__(self) -> None:
+        self.close_count = 0
+        self.made.append(self)
+
+    def close(self) -> None:
+        self.close_count += 1
+        raise OSError("the registry is gone")
+
+
+class _OpenedForTwo(_Opened):
+    def __call__(self, one: object, other: object) -> bytes:  # type: ignore[override]  # that is what is wrong
+        return b""
+
+
+@pytest.mark.parametrize("kind", [_Opened, _OpenedForTwo])
+def test_class_when_what_is_made_of_it_cannot_be_used_then_it_is_closed(
+        kind: type[_Opened], caplog: pytest.LogCaptureFixture) -> None:
+    """What it had opened stayed, and each attempt of the application opened more."""
+    _Opened.made.clear()
+    with pytest.raises(ConfigError, match="no such tenant" if kind is _Opened else "takes 2 arguments"):
+        resolve_serializer(kind, "key.serializer", {"tenant": "bad" if kind is _Opened else "good"})
+    assert [made.close_count for made in _Opened.made] == [1]
+    assert "the registry is gone" in caplog.text
+    given = _OpenedForTwo()
+    with pytest.raises(ConfigError, match="takes 2 arguments"):
+        resolve_serializer(given, "key.serializer")
+    assert given.close_count == 0, "it is its maker's"
+
+
 async def _never_awaited(_data: object) -> bytes:
     return b""
 

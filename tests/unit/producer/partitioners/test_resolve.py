@@ -132,14 +132,24 @@ def test_partitioner_when_there_is_none_then_config_error(value: object, why: st
     assert caught.value.key == "partitioner.class"
 
 
-def test_own_partitioner_when_configure_raises_then_config_error() -> None:
+def test_own_partitioner_when_configure_raises_then_config_error_and_it_is_closed_where_it_was_made_here() -> None:
+    closed: list[object] = []
+
     class Unhappy(Own):
         def configure(self, props: Mapping[str, object]) -> None:
             raise LookupError("my.setting")
 
+        def close(self) -> None:
+            closed.append(self)
+
     with pytest.raises(ConfigError, match="LookupError") as caught:
         resolve_partitioner(Unhappy, config())
     assert isinstance(caught.value.__cause__, LookupError)
+    assert len(closed) == 1
+    given = Unhappy()
+    with pytest.raises(ConfigError, match="LookupError"):
+        resolve_partitioner(given, config())
+    assert given not in closed, "it is its maker's"
 
 
 class OfThree:
