@@ -237,6 +237,21 @@ def test_fetch_of_committed_records_when_a_transaction_is_open_then_its_records_
     assert stage.fetch(max_wait_ms=60_000, partition_max_bytes=SIZE, isolation_level=READ_COMMITTED) == [1, 1, 0]
 
 
+@pytest.mark.parametrize("isolation_level", [0, READ_COMMITTED])
+def test_fetch_from_a_follower_when_it_has_not_got_the_records_then_they_are_no_reason_to_answer(
+        stage: Stage, isolation_level: int) -> None:
+    """What the leader has would end each wait at once, with nothing in the answer."""
+    stage.append(0)
+    partition = stage.state.topics.partition("orders", 0)
+    assert partition is not None
+    partition.leadership = Leadership(2, 0)
+    partition.replicas = Replicas((2, 1), (2,), {1: 0}, frozenset({1}))
+    assert stage.fetch(max_wait_ms=60_000, partitions=(0,), isolation_level=isolation_level) is Outcome.LATER
+    partition.replicas = Replicas((2, 1), (2, 1))
+    stage.state.delayed_fetches.check_and_complete(TopicPartition("orders", 0))
+    assert stage.later == [[1]]
+
+
 def test_fetch_when_it_fails_while_it_is_completed_by_an_append_then_the_append_is_not_harmed(
         stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     def fail(*_arguments: object, **_fields: object) -> bytes:

@@ -79,6 +79,7 @@ def test_event_between_the_first_look_and_the_entry_is_not_lost(purgatory: Delay
     operation = Racing()
     assert purgatory.try_complete_else_watch(operation, ["a"])
     assert (operation.looks, operation.outcomes) == (2, [False])
+    assert len(purgatory) == 0
 
 
 def test_time_completes_as_expired_once(purgatory: DelayedOperationPurgatory[str]) -> None:
@@ -88,6 +89,7 @@ def test_time_completes_as_expired_once(purgatory: DelayedOperationPurgatory[str
     operation.happened = True
     assert purgatory.check_and_complete("a") == 0
     assert operation.outcomes == [True]
+    assert len(purgatory) == 0
     assert len(purgatory) == 0
 
 

@@ -106,6 +106,22 @@ def test_log_when_it_is_cut_then_transactions_and_epochs_are_those_of_what_is_le
     assert log.end_offset_for_epoch(4, 6) == (1, 2), "that is how a consumer learns what was lost"
 
 
+def test_log_when_an_epoch_is_cut_off_and_goes_on_then_it_begins_where_its_first_record_is_now(
+        open_log: Callable[..., Log]) -> None:
+    """The log looks at its epochs where another one writes, and the one that writes next was cut off with its records.
+
+    A consumer that asks where epoch 0 ended would be told that all records there are of it.
+    """
+    log = open_log()
+    append(log, batch(), epoch=0)
+    append(log, batch(), epoch=1)
+    assert log.truncate_to(2) == 2
+    assert append(log, batch(), epoch=1) == 2
+    append(log, batch(), epoch=1)
+    assert log.end_offset_for_epoch(0, 1) == (0, 2)
+    assert log.end_offset_for_epoch(1, 1) == (1, 6)
+
+
 def test_log_when_the_file_cannot_be_cut_then_it_goes_on_with_what_is_there(
         open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_log(LogConfig())
