@@ -175,11 +175,13 @@ def test_caller_when_a_long_queue_is_being_emptied_then_he_waits_at_the_door_unt
     monkeypatch.setattr(waiting_room, "_MOST_RECORDS_A_TURN", 2)
     producer = stepped()
     waits: list[float] = []
+    rings: list[bool] = []
 
     def wait(cell: Any, timeout_s: float) -> bool:
         waits.append(timeout_s)
         producer.turn()
-        return cell.acquire(blocking=False)
+        rings.append(cell.acquire(blocking=False))
+        return rings[-1]
 
     monkeypatch.setattr(producer.clock, "wait", wait)
     for number in range(3):
@@ -189,6 +191,7 @@ def test_caller_when_a_long_queue_is_being_emptied_then_he_waits_at_the_door_unt
     producer.turn()
     assert producer.room.enter(record_of("u", 0, 0, b"v"), 1000) is None
     assert waits == [0.1]
+    assert rings == [True], "not at the end of his time"
     assert values_of(producer) == [b"0", b"1", b"2"]
 
 

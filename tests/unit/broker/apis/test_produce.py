@@ -1,4 +1,4 @@
-"""Produce: what a partition says whose topic goes in the middle of a request. No connection, a clock that stands still."""
+"""Produce: what a partition says whose topic goes in the middle of a request. No connection, a clock that stands."""
 
 from __future__ import annotations
 
