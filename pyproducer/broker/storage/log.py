@@ -11,6 +11,7 @@ Source:  Java UnifiedLog, LocalLog (4.1).
 
 from __future__ import annotations
 
+import errno
 import logging
 import shutil
 import struct
@@ -31,6 +32,7 @@ from pyproducer.broker.storage.swap import CLEANED_SUFFIX, COMPACTED_FILE, swap_
 from pyproducer.broker.storage.transaction_index import AbortedTransaction, TransactionIndex
 from pyproducer.broker.storage.validation import BatchFault
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import ConfigError
 from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.batch_writer import build_control_batch
 from pyproducer.record.control import ControlRecordType, EndTransactionMarker
@@ -71,6 +73,7 @@ class Log:
         self.directory: Path = directory
         self.config = config
         self._is_closed = False
+        self._is_unread = False  # a cut has changed the files, and they could not be read again yet
         self._lock = threading.Lock()  # guards appending and deleting: segments, producers, epochs, the two offsets
         self.producers: ProducerStateManager = ProducerStateManager()
         self.transactions: TransactionIndex = TransactionIndex()
@@ -85,10 +88,7 @@ class Log:
         self._view = (recovered.segments, [segment.base_offset for segment in recovered.segments])
         self.log_end_offset: int = recovered.log_end_offset
         self.log_start_offset: int = max(recovered.segments[0].base_offset, min(log_start_offset, self.log_end_offset))
-        try:
-            self._forget_before_start()
-        except OSError as error:  # a full disk: it must be possible to start, and delete something
-            _logger.warning("The leader epochs of %s were not written: %s", directory, error)
+        self._try_forget_before_start()
 
     @property
     def high_watermark(self) -> int:
@@ -122,12 +122,17 @@ class Log:
         Returns:
             Where the batch is, which for a repeated batch is where it was written the first time; or why it is
             refused (epoch, sequence).
+
+        Raises:
+            OSError: Nothing was written.
         """
         new_header = stamped_header(batch, log_append_time_ms)
         timestamp = batch.max_timestamp if log_append_time_ms is None else log_append_time_ms
         with self._lock:
             if self._is_closed:
                 return _DELETED
+            if self._is_unread:
+                self._retry_reading()
             if batch.producer_id != NO_PRODUCER_ID and (known := self._duplicate_or_fault(batch)) is not None:
                 return known
             base_offset = self._write(batch, new_header, timestamp, leader_epoch)
@@ -141,6 +146,8 @@ class Log:
         """Do what `append` does, but write nothing: for a fault that lies. The producer's next batch fits."""
         timestamp = batch.max_timestamp if log_append_time_ms is None else log_append_time_ms
         with self._lock:
+            if self._is_unread:
+                self._retry_reading()
             base_offset = self.log_end_offset
             if batch.producer_id != NO_PRODUCER_ID:
                 known = self._duplicate_or_fault(batch)
@@ -171,12 +178,17 @@ class Log:
 
         Returns:
             Where it is; or why it is refused: producer or coordinator are old ones.
+
+        Raises:
+            OSError: Nothing was written.
         """
         batch = RecordBatch(build_control_batch(control_type, producer_id=producer_id, producer_epoch=producer_epoch,
                                                 coordinator_epoch=coordinator_epoch, timestamp=timestamp_ms))
         with self._lock:
             if self._is_closed:
                 return _DELETED
+            if self._is_unread:
+                self._retry_reading()
             error_code = self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch)
             if error_code is not ErrorCode.NONE:
                 return BatchFault(error_code, f"a marker of producer {producer_id} with epoch {producer_epoch} from a "
@@ -202,7 +214,11 @@ class Log:
             max_bytes: How many bytes at most.
             at_least_one: Return the first batch even when it alone is larger than `max_bytes`.
             up_to_offset: Leave out batches from this offset on.
+
+        Raises:
+            OSError: It cannot be read now.
         """
+        self._ensure_read()
         log_end_offset = self.log_end_offset
         if offset >= log_end_offset or (up_to_offset is not None and offset >= up_to_offset):
             return b""
@@ -255,6 +271,7 @@ class Log:
 
     def batches_for_timestamp(self, timestamp: int) -> Iterator[BatchHeader]:
         """Give the batches with a record at or after `timestamp`, which may lie before the log's start in the first."""
+        self._ensure_read()
         for segment in list(self._view[0]):
             if segment.max_timestamp < timestamp:
                 continue
@@ -264,6 +281,7 @@ class Log:
 
     def batch_with_max_timestamp(self) -> BatchHeader | None:
         """Return the first batch that holds the log's largest timestamp, or None when the log is empty."""
+        self._ensure_read()
         segments = [segment for segment in list(self._view[0]) if segment.size_bytes]
         if not segments:
             return None
@@ -305,7 +323,7 @@ class Log:
         """
         with self._lock:
             segments, _ = self._view
-            count = 0 if self._is_closed else deletable_count(
+            count = 0 if self._is_closed or self._is_unread else deletable_count(
                 segments, self.config, log_start_offset=self.log_start_offset, timestamp_ms=timestamp_ms)
             if not count:
                 return 0
@@ -329,20 +347,26 @@ class Log:
         """Forget all from an offset on, as where a replica leads that does not have it; return how many offsets.
 
         A batch that holds the offset goes as a whole. What the log knows of producers, transactions and epochs is read
-        again from what is left.
+        again from what is left. Where that fails nothing is read or written until it is done: what is in memory is of
+        files that are no more, and a batch written by it would leave a hole before itself.
 
         Raises:
             ConfigError: What is left is damaged.
-            OSError: The files cannot be cut.
+            OSError: The files cannot be cut, or not be read again.
         """
         with self._lock:
+            if self._is_closed:
+                return 0
+            if self._is_unread:
+                self._read_again()
             end = self.log_end_offset
             offset = max(offset, self.log_start_offset)
-            if self._is_closed or offset >= end:
+            if offset >= end:
                 return 0
             segments, _ = self._view
             number = max(bisect_right([segment.base_offset for segment in segments], offset) - 1, 0)
             self.log_end_offset = offset  # first: nobody begins to read there any more
+            self._is_unread = True
             try:
                 self._cut(segments[number], segments[number + 1:], offset)
             finally:
@@ -381,7 +405,25 @@ class Log:
         self.log_end_offset = recovered.log_end_offset
         self._leader_epoch = -1
         self.compacted_up_to = min(self.compacted_up_to, self.log_end_offset)
-        self._forget_before_start()
+        self._is_unread = False
+        self._try_forget_before_start()
+
+    def _retry_reading(self) -> None:
+        """Read the files that a cut has left, which could not be done then. With the lock held.
+
+        Raises:
+            OSError: It cannot be done now either; the next one who needs the log tries again.
+        """
+        try:
+            self._read_again()
+        except ConfigError as error:  # for who appends or reads it is a disk that fails, too
+            raise OSError(errno.EIO, str(error)) from error
+
+    def _ensure_read(self) -> None:
+        if self._is_unread:
+            with self._lock:
+                if self._is_unread and not self._is_closed:
+                    self._retry_reading()
 
     def remove_expired_producers(self, timestamp_ms: int, expiration_ms: int) -> int:
         """Forget producers that have not written for so long; return how many."""
@@ -391,8 +433,8 @@ class Log:
     # ---- compaction
 
     def closed_segments(self) -> list[LogSegment]:
-        """Return the segments that are not appended to any more."""
-        return self._view[0][:-1]
+        """Return the segments that are not appended to any more; none while what a cut has left is not known."""
+        return [] if self._is_unread else self._view[0][:-1]
 
     def segment_after(self, segment: LogSegment) -> int:
         """Return the base offset of the segment after one, which is the offset after its last; the end for none."""
@@ -413,7 +455,7 @@ class Log:
         """
         with self._lock:
             segments, _ = self._view
-            if self._is_closed or old[0] not in segments:
+            if self._is_closed or self._is_unread or old[0] not in segments:
                 return False
             at = segments.index(old[0])
             if segments[at:at + len(old)] != old:
@@ -436,12 +478,17 @@ class Log:
         """Write the indexes and close the files; harmless when closed. Nobody may use the log any more.
 
         Returns:
-            Whether the files end where the log does: False when what a failed write has left could not be cut.
+            Whether the files end where the log does: False when what a failed write has left could not be cut, or what
+            a cut has left could not be read.
         """
         with self._lock:
             if self._is_closed:
                 return True
             self._is_closed = True
+            if self._is_unread:  # the indexes are those of files that are no more
+                for segment in self._view[0]:
+                    segment.file.close()
+                return False
             is_whole = True
             for segment in self._view[0]:
                 is_whole &= segment.close()
@@ -535,6 +582,12 @@ class Log:
         self.transactions.remove_before(self.log_start_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
         self.epochs.write()
+
+    def _try_forget_before_start(self) -> None:
+        try:
+            self._forget_before_start()
+        except OSError as error:  # a full disk: it must be possible to start, and delete something
+            _logger.warning("The leader epochs of %s were not written: %s", self.directory, error)
 
     def _begin_epoch(self, leader_epoch: int, base_offset: int) -> None:
         self.epochs.assign(leader_epoch, base_offset)

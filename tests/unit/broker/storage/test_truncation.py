@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from pyproducer.broker.storage import log as log_module
 from pyproducer.broker.storage.compaction import compact
+from pyproducer.broker.storage.damage import DamagedLogError
 from pyproducer.broker.storage.file_handle import FileHandle
 from pyproducer.broker.storage.log import AppendResult, Log
 from pyproducer.broker.storage.log_config import LogConfig
@@ -138,6 +140,83 @@ def test_log_when_the_file_cannot_be_cut_then_it_goes_on_with_what_is_there(
     assert offsets(log) == list(range(6))
     assert append(log, batch()) == 6
     assert log.truncate_to(2) == 6
+
+
+FAILURES: list[Exception] = [OSError(24, os.strerror(24)), DamagedLogError(Path("orders-0"), "a test says so")]
+
+
+def refuse_to_open(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def refuse(*_arguments: object, **_fields: object) -> None:
+        raise error
+
+    monkeypatch.setattr(log_module, "recover_segments", refuse)
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=["too many files", "damaged"])
+def test_log_when_a_cut_one_cannot_be_read_again_then_nothing_is_read_or_written_until_it_can(
+        open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch, failure: Exception) -> None:
+    """It was appended to behind its old end: after a hole of zeros, which nobody can read and no start takes."""
+    log = open_log()
+    for sequence in range(0, 12, 2):
+        append(log, batch(sequence, producer_id=7))
+    closed = log.closed_segments()
+    assert closed
+    with monkeypatch.context() as patched:
+        refuse_to_open(patched, failure)
+        with pytest.raises(type(failure)):
+            log.truncate_to(5)
+        uses: list[Callable[[], object]] = [
+            lambda: log.append(batch(), leader_epoch=0),
+            lambda: log.append_marker(ControlRecordType.ABORT, producer_id=7, producer_epoch=0, coordinator_epoch=0,
+                                      leader_epoch=0, timestamp_ms=1000),
+            lambda: log.pretend_append(batch()),
+            lambda: log.read(0, 1 << 20, at_least_one=True),
+            lambda: log.batch_for_timestamp(0),
+            log.batch_with_max_timestamp]
+        for use in uses:
+            with pytest.raises(OSError, match=r"Too many open files|a test says so"):
+                use()
+        with pytest.raises(type(failure)):
+            log.truncate_to(2)
+        assert log.delete_old_segments(1 << 40) == 0
+        assert log.replace_segments(closed[:1], []) is False
+        assert log.closed_segments() == [], "there is nothing to compact"
+    assert append(log, batch()) == 4, "a batch goes as a whole"
+    assert offsets(log) == list(range(6))
+    fault = log.append(batch(12, producer_id=7), leader_epoch=0)
+    assert isinstance(fault, BatchFault)
+    assert fault.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "its last batches are lost"
+    assert log.close()
+    assert offsets(open_log()) == list(range(6))
+
+
+def test_log_when_a_cut_one_is_only_read_then_that_reads_it_again(
+        open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log()
+    for _ in range(6):
+        append(log, batch())
+    with monkeypatch.context() as patched:
+        refuse_to_open(patched, FAILURES[0])
+        with pytest.raises(OSError, match="Too many"):
+            log.truncate_to(5)
+    assert offsets(log) == list(range(4))
+    assert log.size_bytes == sum(path.stat().st_size for path in log.directory.glob("*.log"))
+
+
+def test_log_when_it_is_closed_before_it_was_read_again_then_the_next_start_looks_at_it(
+        open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log()
+    for _ in range(6):
+        append(log, batch())
+    with monkeypatch.context() as patched:
+        refuse_to_open(patched, FAILURES[0])
+        with pytest.raises(OSError, match="Too many"):
+            log.truncate_to(5)
+        assert not log.close(), "where it ends is not known"
+    again = open_log()
+    assert offsets(again) == list(range(4))
+    assert {int(path.stem) for path in again.directory.glob("*.*index")} <= {
+        int(path.stem) for path in again.directory.glob("*.log")}, "no index of a segment that is gone"
 
 
 # ---- a log with offsets that are missing
