@@ -243,8 +243,9 @@ class GroupCoordinator:
                 return ErrorCode.GROUP_ID_NOT_FOUND
             if group.state is not GroupState.EMPTY:
                 return ErrorCode.NON_EMPTY_GROUP
+            # Those of open transactions too: a later start would find them, and the marker that commits them.
             records = [offset_record(group_id, topic_partition, None)
-                       for topic_partition in self._offsets.committed(group_id)]
+                       for topic_partition in self._offsets.partitions(group_id)]
             written = self._append(group_id, [*records, group_tombstone(group_id)])
             if isinstance(written, ErrorCode):
                 return written

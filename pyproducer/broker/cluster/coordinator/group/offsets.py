@@ -85,19 +85,29 @@ class GroupOffsets:
                 for topic_partition in groups.get(group_id, _NOTHING)}
 
     def forget(self, group_id: str, topic_partition: TopicPartition) -> None:
-        """Remove one offset."""
+        """Remove one offset, and what open transactions would make of it."""
         self._committed.get(group_id, {}).pop(topic_partition, None)
+        for groups in self._pending.values():
+            groups.get(group_id, {}).pop(topic_partition, None)
+
+    def partitions(self, group_id: str) -> list[TopicPartition]:
+        """Return the partitions of which a group has offsets, committed or of open transactions."""
+        return list(dict.fromkeys([*self.committed(group_id), *self.pending_partitions(group_id)]))
 
     def remove_group(self, group_id: str) -> list[TopicPartition]:
-        """Remove a group's offsets, those of open transactions too; return the partitions that it had committed."""
+        """Remove a group's offsets, those of open transactions too; return the partitions of which there were any."""
+        found = self.partitions(group_id)
         for groups in self._pending.values():
             groups.pop(group_id, None)
-        return list(self._committed.pop(group_id, {}))
+        self._committed.pop(group_id, None)
+        return found
 
     def remove_topic(self, topic: str) -> list[tuple[str, TopicPartition]]:
-        """Remove what all groups have committed for a topic; return what was there."""
-        found = [(group_id, topic_partition) for group_id, offsets in self._committed.items()
-                 for topic_partition in offsets if topic_partition.topic == topic]
+        """Remove all groups' offsets of a topic, those of open transactions too; return what was there."""
+        group_ids = dict.fromkeys(group_id for groups in (self._committed, *self._pending.values())
+                                  for group_id in groups)
+        found = [(group_id, topic_partition) for group_id in group_ids
+                 for topic_partition in self.partitions(group_id) if topic_partition.topic == topic]
         for group_id, topic_partition in found:
-            del self._committed[group_id][topic_partition]
+            self.forget(group_id, topic_partition)
         return found

@@ -11,6 +11,7 @@ from pyproducer.broker.cluster.coordinator.group.offsets import CommittedOffset
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
+from pyproducer.record.control import ControlRecordType
 from tests.unit.broker.apis.stage import ApiStage
 
 SESSION_MS, DELAY_MS = 10_000, 3000
@@ -137,3 +138,73 @@ def test_group_when_its_first_offsets_cannot_be_written_then_there_is_none(
     assert groups(stage) == []
     assert stage_offsets() is ErrorCode.NONE
     assert groups(stage) == ["g"]
+
+
+# ---- offsets of open transactions
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def stage_offset(stage: ApiStage, offset: int) -> None:
+    assert stage.state.group_coordinator.stage_offsets(
+        "g", "", None, -1, producer_id=7, producer_epoch=0, offsets={ORDERS: CommittedOffset(offset)}) is ErrorCode.NONE
+
+
+def commit_transaction(stage: ApiStage) -> None:
+    partition = stage.state.topics.partition("__consumer_offsets", 0)
+    assert partition is not None
+    partition.log.append_marker(ControlRecordType.COMMIT, producer_id=7, producer_epoch=0, coordinator_epoch=0,
+                                leader_epoch=partition.leadership.leader_epoch, timestamp_ms=1000)
+    stage.state.group_coordinator.complete_transaction(7, committed=True)
+
+
+def committed(stage: ApiStage) -> dict[TopicPartition, int]:
+    offsets, pending = stage.state.group_coordinator.fetch_offsets("g")
+    assert not pending
+    return {topic_partition: offset.offset for topic_partition, offset in offsets.items()}
+
+
+def delete_topic(stage: ApiStage) -> None:
+    """Delete the topic, and make one of its name."""
+    stage.state.topic_life.delete_topic("orders")
+    stage.state.topic_life.create_topic("orders", 1, {})
+
+
+@pytest.mark.parametrize("end", [delete, delete_topic], ids=["of a group", "of a topic"])
+@pytest.mark.parametrize("has_committed", [False, True], ids=["nothing before", "others before"])
+def test_offsets_of_a_transaction_when_what_they_are_of_is_deleted_then_they_do_not_come_back(
+        tmp_path: Path, end: Callable[[ApiStage], None], has_committed: bool) -> None:
+    """A group or topic made under the same name went on at an offset of the deleted one: after the next start, and
+    with a topic at once.
+    """
+    stage = ApiStage(tmp_path)
+    stage.state.topic_life.create_topic("orders", 1, {})
+    stage.ask(ApiKeys.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": ["g"]})
+    if has_committed:
+        assert commit(stage, 0) == [0]
+    stage_offset(stage, 5)
+    end(stage)
+    commit_transaction(stage)
+    found = [committed(stage)]
+    for _ in range(2):
+        stage.close()
+        stage = ApiStage(tmp_path)
+        found.append(committed(stage))
+    stage.close()
+    assert found == [{}, {}, {}]
+
+
+def test_offsets_of_a_transaction_when_they_are_new_after_a_deletion_then_they_are_committed(tmp_path: Path) -> None:
+    stage = ApiStage(tmp_path)
+    stage.state.topic_life.create_topic("orders", 1, {})
+    stage.ask(ApiKeys.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": ["g"]})
+    stage_offset(stage, 5)
+    delete(stage)
+    stage_offset(stage, 6)
+    commit_transaction(stage)
+    found = [committed(stage)]
+    stage.close()
+    stage = ApiStage(tmp_path)
+    found.append(committed(stage))
+    stage.close()
+    assert found == [{ORDERS: 6}, {ORDERS: 6}]

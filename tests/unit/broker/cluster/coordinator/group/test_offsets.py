@@ -52,8 +52,26 @@ def test_groups_and_topics_can_be_removed() -> None:
     offsets.commit("g", {ONE: at(1, 0), other: at(1, 1)})
     offsets.commit("h", {ONE: at(1, 2)})
     offsets.stage("g", 7, {TWO: at(2, 1)})
-    assert offsets.remove_topic("orders") == [("g", ONE), ("h", ONE)]
+    offsets.stage("g", 8, {other: at(3, 4)})
+    assert offsets.remove_topic("orders") == [("g", ONE), ("g", TWO), ("h", ONE)]
+    assert offsets.pending_partitions("g") == {other}
     assert offsets.remove_group("g") == [other]
     assert offsets.pending_partitions("g") == set()
     offsets.complete(7, True)
+    offsets.complete(8, True)
     assert offsets.committed("g") == {}
+
+
+def test_an_offset_that_is_forgotten_is_not_committed_by_a_transaction() -> None:
+    offsets = GroupOffsets()
+    offsets.commit("g", {ONE: at(1, 0)})
+    for producer_id in (7, 8):
+        offsets.stage("g", producer_id, {ONE: at(2, 1), TWO: at(3, 2)})
+    offsets.stage("h", 7, {ONE: at(4, 3)})
+    assert sorted(offsets.partitions("g")) == [ONE, TWO]
+    offsets.forget("g", ONE)
+    assert offsets.partitions("g") == [TWO]
+    offsets.complete(7, True)
+    offsets.complete(8, True)
+    assert offsets.committed("g") == {TWO: at(3, 2)}
+    assert offsets.committed("h") == {ONE: at(4, 3)}
