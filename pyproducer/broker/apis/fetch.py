@@ -7,8 +7,9 @@ Does:    min_bytes and max_wait_ms without a thread that waits (delayed_operatio
          range, 3 and 100 unknown, 6 with the leader's address (KIP-951); from version 11 on consumers may read from
          followers, up to where these are in sync, and are sent to the one in their rack where replica.selector.class
          says so (KIP-392); read_committed ends at the last stable offset
-         and lists the aborted transactions to skip. A partition that is named twice is answered once, as it was named
-         last; an isolation level that nobody knows is -1, and so is a negative size where there is something to read.
+         and lists the aborted transactions to skip in what it gives. A partition that is named twice is answered once,
+         as it was named last; an isolation level that nobody knows is -1, and so is a negative size where there is
+         something to read.
 Omits:   sessions: a request to open one is answered with the session id zero, which clients take as no; a request of
          a session is 70. Diverging epochs, throttling.
 
@@ -33,6 +34,7 @@ from pyproducer.broker.cluster.delayed_operation import DelayedOperation
 from pyproducer.broker.cluster.partition import Partition
 from pyproducer.broker.cluster.topic_table import TopicState
 from pyproducer.broker.network.request_channel import Request
+from pyproducer.broker.storage.batch_header import last_header
 from pyproducer.broker.storage.log import Log
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
@@ -207,7 +209,7 @@ class FetchPass:
             "partition_index": asked.partition_index, "error_code": 0, "high_watermark": high_watermark,
             "last_stable_offset": stable_offset, "log_start_offset": log.log_start_offset,
             # Behind the read: compaction forgets a transaction together with its marker, long after its records.
-            "aborted_transactions": self._aborted(log, asked.fetch_offset, stable_offset), "records": data}
+            "aborted_transactions": self._aborted(log, asked.fetch_offset, stable_offset, data), "records": data}
         if preferred is not None:
             answer["preferred_read_replica"] = preferred
         return answer
@@ -230,12 +232,16 @@ class FetchPass:
                 and partition.end_offset_at(found) >= fetch_offset]
         return near[0] if near and node_id not in near else None
 
-    def _aborted(self, log: Log, fetch_offset: int, stable_offset: int) -> list[dict[str, int]] | None:
-        """Return what readers of committed records must skip; None for others."""
+    def _aborted(self, log: Log, fetch_offset: int, stable_offset: int, data: bytes) -> list[dict[str, int]] | None:
+        """Return what readers of committed records must skip of `data`; None for others."""
         if not self._committed:
             return None
+        if not data or not log.transactions.has_any(fetch_offset):
+            return []
+        # Not up to the stable offset: each of many small answers would list all that was ever aborted behind it.
+        end_offset = min(stable_offset, last_header(data).last_offset + 1)
         return [{"producer_id": aborted.producer_id, "first_offset": aborted.first_offset}
-                for aborted in log.aborted_transactions(fetch_offset, stable_offset)]
+                for aborted in log.aborted_transactions(fetch_offset, end_offset)]
 
     def respond(self) -> None:
         """Read now and answer, whatever there is; a failure must not reach the append that completed us."""

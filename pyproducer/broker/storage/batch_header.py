@@ -77,6 +77,16 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return BatchHeader._make(HEADER.unpack_from(buffer, position))
 
 
+def last_header(batches: Buffer) -> BatchHeader:
+    """Return the header of the last of some whole batches, at least one."""
+    position = following = 0
+    size_bytes = len(batches)
+    while following < size_bytes:
+        position = following
+        following += LOG_OVERHEAD_BYTES + OVERHEAD_STRUCT.unpack_from(batches, position)[1]
+    return read_header(batches, position)
+
+
 def checksum(batch: Buffer) -> int:
     """Return the CRC-32C that the header of this batch must carry."""
     return crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:])

@@ -48,12 +48,18 @@ class TransactionIndex:
         """Return those that touch the records from one offset to (without) the other."""
         entries, last_offsets = self._view
         found = []
-        for entry in entries[bisect_left(last_offsets, fetch_offset):]:
+        for number in range(bisect_left(last_offsets, fetch_offset), len(last_offsets)):
+            entry = entries[number]
             if entry.first_offset < up_to_offset:
                 found.append(entry)
             if entry.last_stable_offset >= up_to_offset:
                 break  # whatever ended later began behind that
         return found
+
+    def has_any(self, fetch_offset: int) -> bool:
+        """Whether one ends at this offset or behind it."""
+        _, last_offsets = self._view
+        return bool(last_offsets) and last_offsets[-1] >= fetch_offset
 
     def remove_before(self, offset: int) -> None:
         """Forget those that ended before the log's new start."""

@@ -20,6 +20,7 @@ from pyproducer.broker.storage.log import AppendResult
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.protocol.apis import ApiKeys
+from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import build_batch
 from pyproducer.record.control import ControlRecordType
 from tests.support.broker_request import broker_request
@@ -250,6 +251,47 @@ def test_fetch_from_a_follower_when_it_has_not_got_the_records_then_they_are_no_
     partition.replicas = Replicas((2, 1), (2, 1))
     stage.state.delayed_fetches.check_and_complete(TopicPartition("orders", 0))
     assert stage.later == [[1]]
+
+
+def test_fetch_of_committed_records_when_it_gives_some_then_the_aborted_transactions_are_those_of_them(
+        stage: Stage) -> None:
+    """Each answer had all that were aborted up to the end: to read n of them in small steps cost n * n."""
+    partition = stage.state.topics.partition("orders", 0)
+    assert partition is not None
+
+    def append(producer_id: int, sequence: int) -> None:
+        records = [(1_700_000_000_000, b"k", b"v" * 500, ())] * 2
+        batch = build_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence,
+                            is_transactional=True)
+        assert isinstance(partition.append(bytes(batch), produce_version=9, timestamp_ms=1_700_000_000_000),
+                          AppendResult)
+
+    def abort(producer_id: int) -> None:
+        partition.log.append_marker(ControlRecordType.ABORT, producer_id=producer_id, producer_epoch=0,
+                                    coordinator_epoch=0, leader_epoch=0, timestamp_ms=1_700_000_000_000)
+
+    append(100, 0)  # from 0 on, and aborted last
+    for number in range(10):  # 2 and 3, aborted by 4; 5 and 6, by 7 ...
+        append(number, 0)
+        abort(number)
+    abort(100)
+
+    def fetch_from(offset: int, max_bytes: int) -> tuple[list[int], list[tuple[int, int]]]:
+        body = fetch_body(12, "orders", 0, offset, max_bytes=max_bytes, isolation_level=READ_COMMITTED, max_wait_ms=0)
+        answer: Any = fetch.handle(stage.services, broker_request(ApiKeys.FETCH, 12, body))
+        (found,) = answer["responses"][0]["partitions"]
+        return ([batch.base_offset for batch in read_batches(found["records"])],
+                [(aborted["producer_id"], aborted["first_offset"]) for aborted in found["aborted_transactions"]])
+
+    assert fetch_from(0, 1) == ([0], [(100, 0)])
+    assert fetch_from(1, 1) == ([0], [(100, 0)]), "the whole batch that has the offset"
+    for number in range(10):
+        assert fetch_from(2 + 3 * number, 1) == ([2 + 3 * number], [(number, 2 + 3 * number), (100, 0)])
+        assert fetch_from(4 + 3 * number, 1) == ([4 + 3 * number], [(number, 2 + 3 * number), (100, 0)]), "a marker"
+    offsets, aborted = fetch_from(5, LARGE)
+    assert (offsets[0], offsets[-1]) == (5, 32)
+    assert aborted == [*((number, 2 + 3 * number) for number in range(1, 10)), (100, 0)]
+    assert fetch_from(33, LARGE) == ([], [])
 
 
 def test_fetch_when_it_fails_while_it_is_completed_by_an_append_then_the_append_is_not_harmed(

@@ -5,6 +5,7 @@ import pytest
 from pyproducer.broker.storage.batch_header import (
     BatchHeader,
     checksum,
+    last_header,
     read_header,
     recompressed,
     stamped_header,
@@ -28,6 +29,12 @@ def header(**fields: int) -> BatchHeader:
 def batch(compression: str = "none", **fields: object) -> RecordBatch:
     return RecordBatch(build_batch([(START_MS + number, b"k%d" % number, b"v" * 50, ()) for number in range(3)],
                                    compression=compression, **fields))  # type: ignore[arg-type]  # passed on as given
+
+
+def test_last_header_is_that_of_the_last_batch() -> None:
+    one, two = batch(base_offset=4), batch("gzip", base_offset=7)
+    assert last_header(one.data).base_offset == 4
+    assert last_header(bytes(one.data) + bytes(two.data)).last_offset == 9
 
 
 # ---- numbers
