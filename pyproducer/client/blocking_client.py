@@ -268,21 +268,28 @@ class BlockingClient:
             ProtocolError: What answers is not Kafka, or has no version in common with us. Not sent.
         """
         failures: list[DisconnectedError | KafkaTimeoutError] = []
-        until_ms = self.until_ms
-        left = [(name, port) for host, port in addresses for name in self._names_of(host, port)]
-        while left:
-            if until_ms is not None:  # one that says nothing leaves the others their share
-                now_ms = self._clock.now_ms()
-                self.until_ms = now_ms + (until_ms - now_ms) // len(left)
+        places = [(name, port) for host, port in addresses for name in self._names_of(host, port)]
+        for index, place in enumerate(places):
             try:
-                return self.connect(*left.pop(0))
+                with self._share_among(len(places) - index):
+                    return self.connect(*place)
             except (DisconnectedError, KafkaTimeoutError) as error:
                 failures.append(error)
-            finally:
-                self.until_ms = until_ms
         if len(failures) == 1:
             raise failures[0]
         raise DisconnectedError("no broker could be reached: " + "; ".join(map(str, failures)))
+
+    @contextmanager
+    def _share_among(self, count: int) -> Iterator[None]:
+        """Give the first of several its share of the time: one that says nothing leaves the others theirs."""
+        until_ms = self.until_ms
+        if until_ms is not None:
+            now_ms = self._clock.now_ms()
+            self.until_ms = now_ms + (until_ms - now_ms) // count
+        try:
+            yield
+        finally:
+            self.until_ms = until_ms
 
     def _names_of(self, host: str, port: int) -> Iterable[str]:
         """Return the names to connect to: its canonical ones, where client.dns.lookup says so and there are any."""
@@ -304,9 +311,10 @@ class BlockingClient:
             addresses = resolve_host(host, port)
         except OSError as cause:
             raise dns_failure(where, cause).error from cause
-        for address in addresses[:-1]:
+        for index, address in enumerate(addresses[:-1]):
             try:
-                return self.negotiate(self._connect(host, where, address), where)
+                with self._share_among(len(addresses) - index):
+                    return self.negotiate(self._connect(host, where, address), where)
             except (DisconnectedError, KafkaTimeoutError):
                 continue
         return self.negotiate(self._connect(host, where, addresses[-1]), where)

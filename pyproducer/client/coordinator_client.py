@@ -248,7 +248,7 @@ class CoordinatorClient:
             except (*_NO_ANSWER, ApiError) as error:
                 if isinstance(error, ApiError) and not error.retriable:
                     raise
-                last, pause_s = error, _PAUSE_S
+                last, pause_s = self._reason(error, last, deadline_ms), _PAUSE_S
             by_address: dict[tuple[str, int], list[int]] = {}
             for index, key in enumerate(keys):
                 address = self._coordinators.get((key_type, key))
@@ -260,7 +260,7 @@ class CoordinatorClient:
                     got = self._client.ask_all(connection, api_key, [builds[index] for index in indexes],
                                                max_version=max_version_of(connection))
                 except _NO_ANSWER as error:
-                    last, pause_s = error, _PAUSE_S
+                    last, pause_s = self._reason(error, last, deadline_ms), _PAUSE_S
                     for index in indexes:
                         self._coordinators.pop((key_type, keys[index]), None)
                     continue
@@ -317,13 +317,15 @@ class CoordinatorClient:
 
     def _repeated(self, question: Callable[[], K], deadline_ms: int) -> K:
         """Ask until it is answered."""
+        last: KafkaError | None = None
         while True:
             try:
                 return question()
             except (*_NO_ANSWER, ApiError) as error:
                 if isinstance(error, ApiError) and not error.retriable:
                     raise
-                self._pause(_PAUSE_S, deadline_ms, "a question", error)
+                last = self._reason(error, last, deadline_ms)
+                self._pause(_PAUSE_S, deadline_ms, "a question", last)
 
     def _any_connection(self) -> Connection:
         if self._any is None or not self._client.is_open(self._any):
@@ -342,12 +344,15 @@ class CoordinatorClient:
         self._client.until_ms = deadline_ms
         return deadline_ms
 
+    def _reason(self, error: KafkaError, last: KafkaError | None, deadline_ms: int) -> KafkaError:
+        """Return why there is no answer yet: what the end of the time cut short does not say it."""
+        return error if last is None or self._clock.now_ms() < deadline_ms else last
+
     def _pause(self, pause_s: float, deadline_ms: int, what: str, last: KafkaError | None) -> None:
-        left_ms = deadline_ms - self._clock.now_ms()
-        if left_ms <= 0:
+        if deadline_ms - self._clock.now_ms() <= pause_s * 1000:  # nothing could be asked behind it
             raise KafkaTimeoutError(f"{what}: not answered within {self._timeout_s} s{f'; {last}' if last else ''}",
                                     phase="request", outcome="unknown") from last
-        self._clock.wait(new_cell(), min(pause_s, left_ms / 1000))
+        self._clock.wait(new_cell(), pause_s)
 
 
 def _description(row: Struct) -> TransactionDescription:

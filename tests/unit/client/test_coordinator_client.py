@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+import pyproducer.client.blocking_client as blocking_client_module
 from pyproducer.client.blocking_client import BlockingClient
 from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest
+from pyproducer.client.resolver import ResolvedAddress
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import (
     CorrelationIdMismatchError,
@@ -160,6 +162,48 @@ def test_call_when_its_time_is_over_then_it_ends_in_the_middle_of_what_it_waits_
             coordinators.list_transactions()
 
 
+def test_call_when_nobody_listens_then_the_end_of_its_time_says_so() -> None:
+    """The last attempt had no time left, and what it met, which was nothing, was told instead of the reason."""
+    clock = Skipping()
+    with socket.socket() as nobody, blocking_client(clock) as client:
+        nobody.bind(("127.0.0.1", 0))
+        coordinators = CoordinatorClient(client, [nobody.getsockname()], timeout_s=1, clock=clock)
+        calls: list[Callable[[], object]] = [lambda: coordinators.describe_transactions([ID]),
+                                             coordinators.list_transactions]
+        for call in calls:
+            with pytest.raises(KafkaTimeoutError, match=r"; .*Connection refused") as caught:
+                call()
+            assert isinstance(caught.value.__cause__, DisconnectedError)
+            assert "that was left" not in str(caught.value)
+
+
+def test_call_when_there_is_no_coordinator_all_the_time_then_the_end_of_it_says_so() -> None:
+    """The error was that the broker, which had answered each time, did not answer in the time that was left."""
+    node, clock = OneNode("not available", 1_000_000), Skipping()
+    with TinyServer(node) as server, blocking_client(clock) as client:
+        coordinators = CoordinatorClient(client, [("127.0.0.1", server.port)], timeout_s=1, clock=clock)
+        with pytest.raises(KafkaTimeoutError, match="COORDINATOR_NOT_AVAILABLE") as caught:
+            coordinators.describe_transactions([ID])
+        assert "that was left" not in str(caught.value)
+
+
+def test_call_when_the_last_question_is_cut_short_then_the_reason_is_what_was_answered_before() -> None:
+    clock = Skipping()
+    first = OneNode("not available")
+
+    def answer(request: Request) -> object:
+        if len(first.asked) == 1:
+            clock.advance(1000)
+            client._selector.wakeup()
+            return None
+        return first(request)
+
+    with TinyServer(answer) as server, blocking_client(clock) as client:
+        coordinators = CoordinatorClient(client, [("127.0.0.1", server.port)], timeout_s=1, clock=clock)
+        with pytest.raises(KafkaTimeoutError, match="COORDINATOR_NOT_AVAILABLE"):
+            coordinators.describe_transactions([ID])
+
+
 def test_call_when_the_first_broker_says_nothing_then_the_second_has_time_left() -> None:
     """The whole time was spent on the first, each time."""
     node = OneNode("", 0)
@@ -167,6 +211,20 @@ def test_call_when_the_first_broker_says_nothing_then_the_second_has_time_left()
         node.port = second.port
         coordinators = CoordinatorClient(client, [("127.0.0.1", first.port), ("127.0.0.1", second.port)],
                                          timeout_s=6, clock=CLOCK)
+        (described,) = coordinators.describe_transactions([ID])
+        assert described.state == "Ongoing"
+
+
+def test_call_when_the_first_address_of_a_name_says_nothing_then_the_second_has_time_left(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole time was spent on the first, as on an IPv4 address whose packets are dropped."""
+    node = OneNode("", 0)
+    with Silent(is_known=False) as first, TinyServer(node) as second, blocking_client() as client:
+        node.port = second.port
+        monkeypatch.setattr(blocking_client_module, "resolve_host", lambda host, port: [
+            ResolvedAddress(socket.AF_INET, ("127.0.0.1", each))
+            for each in ((first.port, second.port) if host == "twofold.test" else (port,))])
+        coordinators = CoordinatorClient(client, [("twofold.test", 9092)], timeout_s=4, clock=CLOCK)
         (described,) = coordinators.describe_transactions([ID])
         assert described.state == "Ongoing"
 
