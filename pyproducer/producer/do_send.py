@@ -22,14 +22,13 @@ from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.common.callback import ensure_on_completion
 from pyproducer.common.clock import Clock, SystemClock
-from pyproducer.common.cluster import UNKNOWN_PARTITION, Cluster, TopicPartition
+from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import (
     ApiError,
     AuthenticationError,
     BufferExhaustedError,
     KafkaTimeoutError,
-    PartitionerError,
     RecordTooLargeError,
     SerializationError,
 )
@@ -46,13 +45,7 @@ from pyproducer.hotpath import (
     RouteTable,
 )
 from pyproducer.producer.interceptors import ProducerInterceptors
-from pyproducer.producer.partitioners import (
-    OUR_PARTITIONERS,
-    DefaultPartitioner,
-    Partitioner,
-    RoundRobinPartitioner,
-    UniformStickyPartitioner,
-)
+from pyproducer.producer.partitioning import Partitioning
 from pyproducer.producer.serializers import BytesSerializer, Serializer, StringSerializer
 from pyproducer.producer.waiting_room import Choose, WaitingRoom
 from pyproducer.transaction.transactions import OpenTransaction, Transactions
@@ -115,7 +108,7 @@ class RecordSender:
         routes: The same, as `road` reads it; metadata renews it.
         accumulator: Where records go.
         room: Where they wait while metadata does not know enough.
-        partitioner: Chooses where a record names no partition.
+        partitioning: Asked where a record names no partition.
         key_serializer: None takes bytes only.
         value_serializer: The same.
         interceptors: Asked before serialization.
@@ -135,7 +128,7 @@ class RecordSender:
     sees_every_record = False  # `intercept` is called of each, also without interceptors
 
     def __init__(self, *, metadata: ProducerMetadata, routes: RouteTable, accumulator: RecordAccumulator,
-                 room: WaitingRoom, partitioner: Partitioner, key_serializer: Serializer | None,
+                 room: WaitingRoom, partitioning: Partitioning, key_serializer: Serializer | None,
                  value_serializer: Serializer | None, interceptors: ProducerInterceptors, clock: Clock, life: Life,
                  wakeup_sender: Callable[[], None], max_request_size_bytes: int, buffer_memory_bytes: int,
                  max_block_ms: int, on_opened: Callable[[], None] | None = None,
@@ -144,15 +137,8 @@ class RecordSender:
         self._routes = routes
         self._accumulator = accumulator
         self.room = room
-        self.partitioner = partitioner
-        self._partition = partitioner.partition
-        # What has a lock of ours, which the sender needs for records that wait.
-        self._is_partitioner_ours = type(partitioner) in _ROUTED
-        self._never_raises = type(partitioner) in OUR_PARTITIONERS
-        self._on_append: Callable[..., None] | None = getattr(partitioner, "on_append", None)
-        # A partitioner of the application's that wants to hear of each record does.
-        self._is_open_batch_told = routes.keeps_batches and (
-            self._on_append is None or type(partitioner) is UniformStickyPartitioner)
+        self.partitioning = partitioning
+        self._is_open_batch_told = routes.keeps_batches and not partitioning.hears_each_record
         self.key_serializer = key_serializer
         self.value_serializer = value_serializer
         self.interceptors = interceptors
@@ -221,8 +207,7 @@ class RecordSender:
     def on_forked(self, gate: Callable[[], Road | None]) -> None:
         """In a child process: take no record, or let each go the road that the gate gives."""
         self.road.gate = gate
-        if isinstance(self.partitioner, UniformStickyPartitioner):
-            self.partitioner.on_forked()
+        self.partitioning.on_forked()
 
     # What the road asks; see hotpath/contract.py.
 
@@ -292,11 +277,7 @@ class RecordSender:
         if not count or self.room.is_waiting(topic):
             return None
         self._metadata.add(topic, self._clock.now_ms())
-        partitioner = self.partitioner
-        if type(partitioner) in _ROUTED:
-            route: Route = partitioner.route(topic, cluster)  # type: ignore[attr-defined]  # those have it
-        else:
-            route = Route(count, False)
+        route = self.partitioning.route(topic, cluster, count)
         self._routes.add(cluster, topic, route)
         if self.room.is_waiting(topic):  # since the look above: later records go behind those
             self._routes.forget(topic)
@@ -311,12 +292,12 @@ class RecordSender:
                                                             value_bytes, headers, on_completion, size_bytes))
 
     def choose(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None) -> int:
-        """Ask the partitioner, see `choose_partition`; below 0 where the topic is not known any more."""
+        """Ask the partitioner, see `Partitioning.choose`; below 0 where the topic is not known any more."""
         cluster = self._routes.cluster
         count = cluster.table(topic).count
         if not count:  # a newer snapshot than the route's: a partitioner is asked of known topics
             return UNKNOWN_PARTITION
-        return self.choose_partition(topic, key, key_bytes, value, value_bytes, cluster, count)
+        return self.partitioning.choose_in_call(topic, key, key_bytes, value, value_bytes, cluster, count)
 
     def append(self, topic: str, partition: int, timestamp: int, key_bytes: bytes | None, value_bytes: bytes | None,
                headers: tuple[Any, ...], on_completion: OnCompletion | None, size_bytes: int) -> FutureRecordMetadata:
@@ -337,8 +318,7 @@ class RecordSender:
         cluster = self._routes.cluster
         # The record is in its batch: where a newer snapshot has no partition to go on with, that is the next one's.
         if cluster.table(topic).count:
-            switch = self.partitioner.switch  # type: ignore[attr-defined]  # who has a sticky route
-            self._ask_partitioner(switch, topic, cluster)
+            self.partitioning.switch(topic, cluster)
 
     def failed(self, error: Exception, topic: str, partition: int | None,
                on_completion: OnCompletion | None) -> FutureRecordMetadata:
@@ -418,7 +398,7 @@ class RecordSender:
         Args:
             record: The record.
             max_block_ms: Longest wait, for memory here and for metadata in the room; None for max.block.ms.
-            choose: What does more than `choose_partition`.
+            choose: What does more than to ask the partitioner.
         """
         room, topic, partition = self.room, record.topic, record.partition
         if max_block_ms is None:
@@ -430,7 +410,7 @@ class RecordSender:
             # In this order: see waiting_room.py.
             if table is not None and table.count and not (room.queues and room.is_waiting(topic)):
                 if partition is None:
-                    partition = (choose or self.choose_partition)(
+                    partition = (choose or self.partitioning.choose_in_call)(
                         topic, record.key, record.key_bytes, record.value, record.value_bytes, cluster, table.count)
                     record = record._replace(partition=partition)
                 if partition in table.by_index and not (room.queues and room.is_waiting(topic, partition)):
@@ -445,9 +425,8 @@ class RecordSender:
             result = self._accumulator.append(record, partition, max_block_ms)
             if self._is_open_batch_told:
                 self._routes.open_batch(cluster, topic, partition, result.batch.open)
-            if self._on_append is not None:
-                self._ask_partitioner(self._on_append, topic, partition, record.size_bytes - HEADER_SIZE_BYTES,
-                                      cluster, result.batch_is_full)
+            self.partitioning.on_appended(topic, partition, record.size_bytes - HEADER_SIZE_BYTES, cluster,
+                                          result.batch_is_full)
             if result.batch_is_full:
                 self.wakeup()
             elif result.new_batch_created:
@@ -464,41 +443,6 @@ class RecordSender:
         if future is not None:
             self._routes.forget(record.topic)
         return future
-
-    def choose_partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
-                         cluster: Cluster, count: int) -> int:
-        """Ask the partitioner, and check what it says.
-
-        Raises:
-            PartitionerError: The application's raised. Not sent.
-            TypeError: It gave no int. Not sent.
-            ValueError: The topic has no such partition. Not sent.
-
-        Returns:
-            A partition below the count. The snapshot need not know it, where it has gaps.
-        """
-        return int(self._ask_partitioner(self.choose_for_waiting, topic, key, key_bytes, value, value_bytes, cluster,
-                                         count))
-
-    def choose_for_waiting(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
-                           cluster: Cluster, count: int) -> int:
-        """Do as `choose_partition`, on the sender thread.
-
-        Raises:
-            PartitionerError: The application's raised. Not sent.
-        """
-        try:
-            partition = self._partition(topic, key, key_bytes, value, value_bytes, cluster)
-        except Exception as raised:
-            if self._never_raises:
-                raise  # it comes from outside
-            raise self._partitioner_error(raised, topic) from raised
-        if type(partition) is not int or not 0 <= partition < count:
-            partition = self._checked_partition(partition, topic, count)
-        return partition
-
-    def _ask_partitioner(self, ask: Callable[..., Any], *arguments: Any) -> Any:
-        return self._life.calls.run("send()", ask, *arguments) if self._is_partitioner_ours else ask(*arguments)
 
     def serialize_part(self, serializer: Serializer | None, topic: str, headers: list[Header], data: Any,
                        part: str) -> bytes | None:
@@ -525,28 +469,10 @@ class RecordSender:
         raise SerializationError(f"The {part} serializer {serializer!r} gave a {type(data).__name__} for topic "
                                  f"{topic!r}: it must give bytes or None")
 
-    def _partitioner_error(self, raised: BaseException, topic: str) -> PartitionerError:
-        return PartitionerError(f"The partitioner {self.partitioner!r} failed for a record for topic {topic!r}: "
-                                f"{type(raised).__name__}: {raised}")
-
-    def _checked_partition(self, partition: Any, topic: str, count: int) -> int:
-        try:
-            index = partition.__index__()
-        except AttributeError:
-            raise TypeError(f"The partitioner {self.partitioner!r} gave {partition!r} for topic {topic!r}: it must "
-                            "give an int") from None
-        if not 0 <= index < count:
-            raise ValueError(f"The partitioner {self.partitioner!r} gave partition {index} for topic {topic!r}: the "
-                             f"topic has {count} partitions, so it must be from 0 to {count - 1}")
-        return int(index)
-
 
 _CALLBACK = "the callback is on_completion=, called with (metadata, exception), one of them None"
 _ELSEWHERE = {"callback": _CALLBACK, "on_delivery": _CALLBACK,
               "timestamp_ms": "the time is timestamp=, in epoch milliseconds or a datetime"}
-
-_ROUTED = frozenset({DefaultPartitioner, RoundRobinPartitioner, UniformStickyPartitioner})
-"""Whose choice the road makes itself; a subclass's may be another."""
 
 
 def _form_of(serializer: Serializer | None) -> int:

@@ -84,7 +84,7 @@ class BatchSender:
         topic = to_topic(topic)
         created = self._clock.timestamp_ms()
         deadline_ms = self._clock.now_ms() + self._max_block_ms
-        partitioner = sender.partitioner
+        partitioner = sender.partitioning.partitioner
         if (sender.interceptors or sender.key_serializer is not None or sender.value_serializer is not None
                 or type(partitioner) is not DefaultPartitioner):
             return send_rows(sender, topic, values, keys, headers, timestamps, partitions, self._clock, self._life,

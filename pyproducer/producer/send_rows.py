@@ -30,7 +30,6 @@ from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.producer import arrow_columns
 from pyproducer.producer.columns import ensure_length, int_column, to_items, to_rows
 from pyproducer.producer.do_send import RecordSender
-from pyproducer.producer.partitioners import OUR_PARTITIONERS
 from pyproducer.transaction.transactions import OpenTransaction
 
 # What concerns all rows that were not handed over yet: no memory, and a producer or a transaction that takes none.
@@ -160,10 +159,10 @@ def _hand_over(sender: RecordSender, row: _Row, clock: Clock, created: int, dead
 
     def choose(*arguments: Any) -> int:
         try:
-            partition = sender.choose_partition(*arguments)
+            partition = sender.partitioning.choose_in_call(*arguments)
         except Exception as error:
-            if type(sender.partitioner) in OUR_PARTITIONERS:
-                raise  # they raise nothing: it comes from outside
+            if not sender.partitioning.raises:
+                raise  # it comes from outside
             raise _PartitionerError(error) from error
         on_chosen(partition)
         return partition

@@ -44,6 +44,7 @@ from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.config.rows_client import REBUILD
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.gauges import register_gauges
+from pyproducer.producer.partitioning import Partitioning
 from pyproducer.producer.reporters import reporters_of
 from pyproducer.producer.send_batch import LARGE_BATCH_BYTES, BatchSender
 from pyproducer.producer.surroundings import Surroundings
@@ -184,7 +185,7 @@ def _build(config: ProducerConfig, key_serializer: object, value_serializer: obj
                               next_random=surroundings.next_random, make_lock=locks.rlock)
     if is_first:
         made.callback(close_parts, *parts)
-    partitioner = parts.partitioner
+    partitioning = Partitioning(parts.partitioner, life)
     compressor = _compressor(config, locks)
     login = login_for(config)
     made.callback(close_parts, login)
@@ -252,8 +253,7 @@ def _build(config: ProducerConfig, key_serializer: object, value_serializer: obj
         request_timeout_ms=config.request_timeout_ms, retry_backoff=retry_backoff)
     room = WaitingRoom(
         metadata=metadata, accumulator=accumulator, clock=clock, life=life, wakeup_sender=wire.wakeup,
-        choose_partition=lambda *record: record_sender.choose_for_waiting(*record),
-        on_append=getattr(partitioner, "on_append", None), batch_size_bytes=config.batch_size,
+        choose_partition=partitioning.choose, on_append=partitioning.on_append, batch_size_bytes=config.batch_size,
         delivery_timeout_ms=config.delivery_timeout_ms, max_block_ms=config.max_block_ms,
         count_failed=completion.count_failed, on_failed=completion.on_failed)
     freeze: Freeze = Freeze(wire, metadata, accumulator, clock, config.request_timeout_ms, config.delivery_timeout_ms)
@@ -261,7 +261,7 @@ def _build(config: ProducerConfig, key_serializer: object, value_serializer: obj
     stuck_log: StuckLog = StuckLog(accumulator, metadata, transaction_manager, linger_ms=config.linger_ms,
                                    delivery_timeout_ms=config.delivery_timeout_ms,
                                    floods=(accumulator.codec_lines, unconfirmed.lines))
-    update_load = getattr(partitioner, "update_load", None)
+    update_load = getattr(parts.partitioner, "update_load", None)
     sender = Sender(
         wire=wire, metadata=metadata, accumulator=accumulator, completion=completion,
         own_requests=own_requests, transaction_manager=transaction_manager, acks=config.required_acks,
@@ -274,7 +274,7 @@ def _build(config: ProducerConfig, key_serializer: object, value_serializer: obj
     if hotpath.ROLE_IS_SAFE:
         life.take_turn = turns.take
     record_sender = RecordSender(
-        metadata=metadata, routes=routes, accumulator=accumulator, room=room, partitioner=partitioner,
+        metadata=metadata, routes=routes, accumulator=accumulator, room=room, partitioning=partitioning,
         key_serializer=parts.key_serializer, value_serializer=parts.value_serializer,
         interceptors=parts.interceptors, clock=clock, life=life,
         wakeup_sender=wire.wakeup, max_request_size_bytes=config.max_request_size,

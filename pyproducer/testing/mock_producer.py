@@ -57,6 +57,7 @@ from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.kafka_producer import K, V
 from pyproducer.producer.live_view import PartitionState
 from pyproducer.producer.metrics import ProducerMetrics, metrics_of
+from pyproducer.producer.partitioning import Partitioning
 from pyproducer.producer.send_rows import send_rows
 from pyproducer.producer.transaction_calls import TransactionBlock
 from pyproducer.producer.why import save_to
@@ -136,8 +137,8 @@ class _Sender(RecordSender):
         if choose is not None and partition is None and count:
             partition = choose(topic, record.key, record.key_bytes, record.value, record.value_bytes, cluster, count)
         completion = self.take(record, partition, lambda: self.ensure_may_send(record.within))
-        if self._on_append is not None and partition is not None:
-            self._on_append(topic, partition, record.size_bytes - HEADER_SIZE_BYTES, cluster, False)
+        if partition is not None:
+            self.partitioning.on_appended(topic, partition, record.size_bytes - HEADER_SIZE_BYTES, cluster, False)
         self.end_taken(completion)
         future: FutureRecordMetadata = completion.future
         return future
@@ -209,11 +210,12 @@ class MockProducer(ProducerBase, Generic[K, V]):
         self._parts = parts = application_parts(config, key_serializer, value_serializer)
         self._transactions = MockTransactions(config, self._life, self._clock, self._telling.ensure_outside)
         sender = _Sender(
-            metadata=metadata, routes=routes, accumulator=metadata, room=metadata, partitioner=parts.partitioner,
-            key_serializer=parts.key_serializer, value_serializer=parts.value_serializer,
-            interceptors=parts.interceptors, clock=self._clock, life=self._life, wakeup_sender=lambda: None,
-            max_request_size_bytes=config.max_request_size, buffer_memory_bytes=config.buffer_memory,
-            max_block_ms=config.max_block_ms, transactions=self._transactions.state)
+            metadata=metadata, routes=routes, accumulator=metadata, room=metadata,
+            partitioning=Partitioning(parts.partitioner, self._life), key_serializer=parts.key_serializer,
+            value_serializer=parts.value_serializer, interceptors=parts.interceptors, clock=self._clock,
+            life=self._life, wakeup_sender=lambda: None, max_request_size_bytes=config.max_request_size,
+            buffer_memory_bytes=config.buffer_memory, max_block_ms=config.max_block_ms,
+            transactions=self._transactions.state)
         sender.take = self._take
         sender.end_taken = self._end_taken
         self._sender = sender

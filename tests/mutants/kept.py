@@ -242,7 +242,7 @@ KEPT: tuple[Kept, ...] = (
     Kept("latest-deadline-of-all-who-close", "accumulator/life.py",
          "force_at_ms < self._force_at_ms", "force_at_ms > self._force_at_ms",
          "Of several who close the most patient one decides."),
-    Kept("partitioner-gives-count", "producer/do_send.py",
+    Kept("partitioner-gives-count", "producer/partitioning.py",
          "if type(partition) is not int or not 0 <= partition < count:",
          "if type(partition) is not int or not 0 <= partition <= count:",
          "A partitioner that returns the number of partitions is believed: the record waits for a partition that there "

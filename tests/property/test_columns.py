@@ -26,6 +26,7 @@ from pyproducer.hotpath import RouteTable, _python_road
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.interceptors import ProducerInterceptors
 from pyproducer.producer.partitioners import DefaultPartitioner
+from pyproducer.producer.partitioning import Partitioning
 from pyproducer.producer.send_batch import BatchSender
 from pyproducer.producer.serializers import BytesSerializer
 from pyproducer.record.batch_reader import read_batches
@@ -141,7 +142,7 @@ class Road:
         routes.renew(metadata.cluster)
         self.sender = RecordSender(
             metadata=metadata, routes=routes, accumulator=self.accumulator, room=make_room(metadata, self.accumulator),
-            partitioner=partitioner, key_serializer=serializer, value_serializer=serializer,
+            partitioning=Partitioning(partitioner, UNOWNED), key_serializer=serializer, value_serializer=serializer,
             interceptors=ProducerInterceptors(), clock=clock, life=UNOWNED, wakeup_sender=lambda: None,
             max_request_size_bytes=600, buffer_memory_bytes=10**7, max_block_ms=0)
         self.batch_sender = BatchSender(record_sender=self.sender, metadata=metadata, accumulator=self.accumulator,

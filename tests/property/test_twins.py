@@ -38,6 +38,7 @@ from pyproducer.producer.partitioners import (
     RoundRobinPartitioner,
     UniformStickyPartitioner,
 )
+from pyproducer.producer.partitioning import Partitioning
 from pyproducer.producer.serializers import BytesSerializer, StringSerializer
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.compression import compressor_for
@@ -169,7 +170,8 @@ def make_sender(*, compiled: bool = IMPL == "native", life: Life = UNOWNED,
             f"pyproducer.hotpath._{'native' if compiled else 'python'}_road").Road)
         sender = RecordSender(**{
             "metadata": metadata, "routes": routes, "accumulator": accumulator,
-            "room": make_room(metadata, accumulator), "partitioner": partitioner,
+            "room": make_room(metadata, accumulator),
+            "partitioning": Partitioning(parts.pop("partitioner", partitioner), life),
             "key_serializer": None, "value_serializer": None, "interceptors": ProducerInterceptors(), "clock": clock,
             "life": life, "wakeup_sender": lambda: None, "max_request_size_bytes": 600, "buffer_memory_bytes": 10**7,
             "max_block_ms": 0, **parts})

@@ -12,7 +12,7 @@ from pyproducer.producer.waiting_room import Choose, WaitingRoom
 
 
 def choose_by_default(partitioner: DefaultPartitioner) -> Choose:
-    """What RecordSender.choose_partition does with a partitioner that keeps to the rules."""
+    """What Partitioning.choose does with a partitioner that keeps to the rules."""
     return lambda topic, key, key_bytes, value, value_bytes, cluster, _count: partitioner.partition(
         topic, key, key_bytes, value, value_bytes, cluster)
 

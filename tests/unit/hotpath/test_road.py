@@ -88,7 +88,7 @@ def test_send_when_the_batch_was_drained_goes_to_the_next_one():
 
 def test_a_keyless_record_takes_one_turn_even_when_the_slow_road_finishes_it():
     sender, accumulator = make_sender()
-    sender.partitioner._counters["t"] = itertools.count(0)
+    sender.partitioning.partitioner._counters["t"] = itertools.count(0)
     partitions = [sender.road.send("t", b"v" * 150)._result.topic_partition.partition for _ in range(12)]
     # 0, 2 and 3 have a leader; each batch takes two such records, so every third turn opens one.
     start = partitions[0]
@@ -257,7 +257,7 @@ def test_send_when_the_sticky_partition_is_not_in_the_snapshot_then_another_is_c
     """
     sender, accumulator = make_sender(partitioner=UniformStickyPartitioner(300))
     sender.road.send("t", b"v")
-    sender.partitioner._of_topic("t").sticky.switch_to(left)
+    sender.partitioning.partitioner._of_topic("t").sticky.switch_to(left)
     for _ in range(5):
         assert not sender.road.send("t", b"v").done()
     assert accumulator.incomplete_record_count() == 6

@@ -971,7 +971,7 @@ def test_send_when_a_signals_handler_sends_in_the_middle_of_a_switch_then_it_doe
     facade = facades(**{"partitioner.class": "uniform_sticky", "batch.size": 100})
     facade.know()
     facade.producer.send("t", b"v").result(GIVE_UP_S)
-    partitioner = facade.producer._runtime.record_sender.partitioner
+    partitioner = facade.producer._runtime.record_sender.partitioning.partitioner
     sent: list[Any] = []
 
     def handle() -> None:

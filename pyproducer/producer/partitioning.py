@@ -1,0 +1,116 @@
+"""Asks the partitioner, the application's or ours, and checks what it says.
+
+Road:    RecordSender, WaitingRoom -> [Partitioning] -> Partitioner
+Thread:  choose: any. All else: any caller of send(), or of send_batch().
+Source:  Java KafkaProducer.partition (4.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyproducer.accumulator.life import Life
+from pyproducer.common.cluster import Cluster
+from pyproducer.common.errors import PartitionerError
+from pyproducer.hotpath import Route
+from pyproducer.producer.partitioners import (
+    OUR_PARTITIONERS,
+    DefaultPartitioner,
+    Partitioner,
+    RoundRobinPartitioner,
+    UniformStickyPartitioner,
+)
+
+_ROUTED = frozenset({DefaultPartitioner, RoundRobinPartitioner, UniformStickyPartitioner})
+"""Whose choice the road makes itself; a subclass's may be another. Each has a lock of ours, which the sender needs for
+records that wait: a caller who has it is in a call of the life's."""
+
+
+class Partitioning:
+    """The partitioner of one producer.
+
+    Args:
+        partitioner: Chooses where a record names no partition.
+        life: The producer's.
+
+    Attributes:
+        partitioner: See the argument.
+        raises: Whether what it raises is its own; ours raise nothing, so there it comes from outside.
+        on_append: What the partitioner has, to be told of each record; None where it has nothing.
+    """
+
+    def __init__(self, partitioner: Partitioner, life: Life) -> None:
+        self.partitioner: Partitioner = partitioner
+        self.raises: bool = type(partitioner) not in OUR_PARTITIONERS
+        self.on_append: Callable[..., None] | None = getattr(partitioner, "on_append", None)
+        self._is_routed = type(partitioner) in _ROUTED
+        self._partition = partitioner.partition
+        self._life = life
+
+    @property
+    def hears_each_record(self) -> bool:
+        """Whether it wants to hear of each record: the application's; ours is told by the road."""
+        return self.on_append is not None and type(self.partitioner) is not UniformStickyPartitioner
+
+    def route(self, topic: str, cluster: Cluster, count: int) -> Route:
+        """Return the route of a topic that a snapshot knows."""
+        if not self._is_routed:
+            return Route(count, False)
+        route: Route = self.partitioner.route(topic, cluster)  # type: ignore[attr-defined]  # those have it
+        return route
+
+    def choose(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
+               cluster: Cluster, count: int) -> int:
+        """Ask the partitioner for the partition of a record, and check what it says.
+
+        Raises:
+            PartitionerError: The application's raised. Not sent.
+            TypeError: It gave no int. Not sent.
+            ValueError: The topic has no such partition. Not sent.
+
+        Returns:
+            A partition below the count. The snapshot need not know it, where it has gaps.
+        """
+        try:
+            partition = self._partition(topic, key, key_bytes, value, value_bytes, cluster)
+        except Exception as raised:
+            if not self.raises:
+                raise
+            raise PartitionerError(f"The partitioner {self.partitioner!r} failed for a record for topic {topic!r}: "
+                                   f"{type(raised).__name__}: {raised}") from raised
+        if type(partition) is not int or not 0 <= partition < count:
+            partition = self._checked(partition, topic, count)
+        return partition
+
+    def choose_in_call(self, *record: Any) -> int:
+        """Do as `choose`, in a call of a caller's."""
+        return int(self._ask(self.choose, *record))
+
+    def switch(self, topic: str, cluster: Cluster) -> None:
+        """Choose another sticky partition for a topic."""
+        self._ask(self.partitioner.switch, topic, cluster)  # type: ignore[attr-defined]  # who has a sticky route
+
+    def on_appended(self, topic: str, partition: int, size_bytes: int, cluster: Cluster, batch_is_full: bool) -> None:
+        """Tell the partitioner of a record, if it wants to hear."""
+        if self.on_append is not None:
+            self._ask(self.on_append, topic, partition, size_bytes, cluster, batch_is_full)
+
+    def on_forked(self) -> None:
+        """In a child process: no lock of the parent's stops anybody."""
+        if isinstance(self.partitioner, UniformStickyPartitioner):
+            self.partitioner.on_forked()
+
+    def _ask(self, ask: Callable[..., Any], *arguments: Any) -> Any:
+        return self._life.calls.run("send()", ask, *arguments) if self._is_routed else ask(*arguments)
+
+    def _checked(self, partition: Any, topic: str, count: int) -> int:
+        try:
+            index = partition.__index__()
+        except AttributeError:
+            raise TypeError(f"The partitioner {self.partitioner!r} gave {partition!r} for topic {topic!r}: it must "
+                            "give an int") from None
+        if not 0 <= index < count:
+            raise ValueError(f"The partitioner {self.partitioner!r} gave partition {index} for topic {topic!r}: the "
+                             f"topic has {count} partitions, so it must be from 0 to {count - 1}")
+        return int(index)
