@@ -52,9 +52,10 @@ from pyproducer.producer.async_transaction_block import AsyncTransactionBlock
 from pyproducer.producer.config import CONFIG_TABLE
 from pyproducer.producer.config.producer_config import file_props
 from pyproducer.producer.do_send import Postponed
-from pyproducer.producer.kafka_producer import K, KafkaProducer, V, not_settings
+from pyproducer.producer.kafka_producer import K, KafkaProducer, V
 from pyproducer.producer.live_view import PartitionState
 from pyproducer.producer.metrics import ProducerMetrics
+from pyproducer.producer.mistakes import no_attribute, not_settings
 from pyproducer.producer.serializers import Serializing
 from pyproducer.producer.transaction_calls import Call, TransactionCalls
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
@@ -382,9 +383,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
     if not TYPE_CHECKING:  # for people; a checker is to find these
 
         def __getattr__(self, name: str) -> NoReturn:
-            advice = _ELSEWHERE.get(name)
-            said = f"{type(self).__name__!r} object has no attribute {name!r}"
-            raise AttributeError(f"{said}: {advice}" if advice else said, name=name, obj=self)
+            raise no_attribute(self, name, _ELSEWHERE)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an AsyncKafkaProducer cannot be pickled: it owns sockets and a thread. Send its properties (a "

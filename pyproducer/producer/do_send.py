@@ -45,6 +45,7 @@ from pyproducer.hotpath import (
     RouteTable,
 )
 from pyproducer.producer.interceptors import ProducerInterceptors
+from pyproducer.producer.mistakes import no_argument
 from pyproducer.producer.partitioning import Partitioning
 from pyproducer.producer.serializers import BytesSerializer, Serializer, StringSerializer
 from pyproducer.producer.waiting_room import Choose, WaitingRoom
@@ -241,8 +242,7 @@ class RecordSender:
 
     def foreign(self, name: str) -> TypeError:
         """Return the error for an argument that send() does not have."""
-        advice = _ELSEWHERE.get(name)
-        return TypeError(f"send() got an unexpected keyword argument {name!r}{': ' + advice if advice else ''}")
+        return no_argument(name)
 
     def intercept(self, record: ProducerRecord,
                   on_completion: OnCompletion | None) -> tuple[ProducerRecord, Acknowledgement]:
@@ -468,11 +468,6 @@ class RecordSender:
                 f"{part}.serializer (for example '{'string' if isinstance(data, str) else 'json'}')")
         raise SerializationError(f"The {part} serializer {serializer!r} gave a {type(data).__name__} for topic "
                                  f"{topic!r}: it must give bytes or None")
-
-
-_CALLBACK = "the callback is on_completion=, called with (metadata, exception), one of them None"
-_ELSEWHERE = {"callback": _CALLBACK, "on_delivery": _CALLBACK,
-              "timestamp_ms": "the time is timestamp=, in epoch milliseconds or a datetime"}
 
 
 def _form_of(serializer: Serializer | None) -> int:

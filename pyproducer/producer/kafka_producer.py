@@ -36,7 +36,6 @@ from pyproducer.common.html_table import html_table
 from pyproducer.common.public import public
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, to_topic
-from pyproducer.common.secrets import shown
 from pyproducer.common.timeouts import checked_timeout
 from pyproducer.common.version import __version__
 from pyproducer.common.waiting import is_owned
@@ -47,6 +46,7 @@ from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.producer.config.producer_config import file_props
 from pyproducer.producer.live_view import PartitionState, waiting_partitions
 from pyproducer.producer.metrics import ProducerMetrics, metrics_of
+from pyproducer.producer.mistakes import no_attribute, not_settings
 from pyproducer.producer.serializers import Serializing
 from pyproducer.producer.surroundings import Surroundings
 from pyproducer.producer.transaction_calls import TransactionBlock
@@ -631,9 +631,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
     if not TYPE_CHECKING:  # for people; a checker is to find these
 
         def __getattr__(self, name: str) -> NoReturn:
-            advice = _ELSEWHERE.get(name)
-            said = f"{type(self).__name__!r} object has no attribute {name!r}"
-            raise AttributeError(f"{said}: {advice}" if advice else said, name=name, obj=self)
+            raise no_attribute(self, name)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a KafkaProducer cannot be pickled: it owns sockets and a thread. Send its properties (a dict) "
@@ -655,43 +653,6 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             ("state", runtime.life.state.value), ("bootstrap.servers", addresses), ("stored", f"{summary.delivered:,}"),
             ("failed", f"{sum(summary.failed.values()):,}"),
             ("on their way", f"{runtime.accumulator.incomplete_record_count():,}")])
-
-
-# What other clients' producers have, and what it is here.
-_ELSEWHERE = {
-    "produce": "send(topic, value, key=...) hands a record over; its callback is on_completion(metadata, exception)",
-    "poll": "nothing has to be polled: callbacks run beside you, on the producer's own thread",
-    "send_and_wait": "send(...).result(timeout) waits; in an event loop use pyproducer.aio.AsyncKafkaProducer",
-    "start": "the constructor starts it; close() ends it",
-    "stop": "close() ends it",
-    "get": "send() returns a future: its result(timeout) waits",
-    "list_topics": "partitions_for(topic) gives a topic's partitions; admin calls are an admin client's",
-    "bootstrap_connected": "check(timeout) connects, and raises what is wrong",
-    "purge": "close(0) fails what is not done",
-}
-
-
-def not_settings(props: object, foreign: Mapping[str, object], name: str = "KafkaProducer") -> TypeError | None:
-    """Return how settings are given here, to those who give something else; None to all others.
-
-    Not raised here: a traceback shows the variables of its frames, and these may be secret.
-
-    Args:
-        props: What stands where the settings are expected.
-        foreign: Arguments by name that there are none of.
-        name: The producer's class.
-    """
-    how = "settings are a dict of Java's keys, with their dots"
-    if isinstance(props, str):
-        return TypeError(f"{how}: {name}({{'bootstrap.servers': {shown(props)!r}}}); those of a file are read by "
-                         f"{name}.from_file(path)")
-    if foreign:
-        key = next(iter(foreign))
-        return TypeError(f"{key}= is no argument: {how}: {name}({{'{key.replace('_', '.')}': ...}})")
-    if not isinstance(props, Mapping):
-        return TypeError(f"{how}: {name}({{'bootstrap.servers': 'host:9092'}}); got "
-                         f"{'nothing' if props is None else type(props).__name__}")
-    return None
 
 
 def _describe(last_errors: Mapping[str, str]) -> str:

@@ -1,0 +1,64 @@
+"""What people try who know another client, and what it is here.
+
+Road:    [application] -> KafkaProducer, RecordSender -> [these] -> an error that says it
+Thread:  pure.
+Source:  ours; confluent-kafka, kafka-python, aiokafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyproducer.common.secrets import shown
+
+ELSEWHERE = {
+    "produce": "send(topic, value, key=...) hands a record over; its callback is on_completion(metadata, exception)",
+    "poll": "nothing has to be polled: callbacks run beside you, on the producer's own thread",
+    "send_and_wait": "send(...).result(timeout) waits; in an event loop use pyproducer.aio.AsyncKafkaProducer",
+    "start": "the constructor starts it; close() ends it",
+    "stop": "close() ends it",
+    "get": "send() returns a future: its result(timeout) waits",
+    "list_topics": "partitions_for(topic) gives a topic's partitions; admin calls are an admin client's",
+    "bootstrap_connected": "check(timeout) connects, and raises what is wrong",
+    "purge": "close(0) fails what is not done",
+}
+"""Methods of other clients' producers."""
+
+_CALLBACK = "the callback is on_completion=, called with (metadata, exception), one of them None"
+_ARGUMENTS = {"callback": _CALLBACK, "on_delivery": _CALLBACK,
+              "timestamp_ms": "the time is timestamp=, in epoch milliseconds or a datetime"}
+
+
+def no_attribute(owner: object, name: str, elsewhere: Mapping[str, str] = ELSEWHERE) -> AttributeError:
+    """Return the error for an attribute that a producer does not have."""
+    said, advice = f"{type(owner).__name__!r} object has no attribute {name!r}", elsewhere.get(name)
+    return AttributeError(f"{said}: {advice}" if advice else said, name=name, obj=owner)
+
+
+def no_argument(name: str) -> TypeError:
+    """Return the error for an argument that send() does not have."""
+    advice = _ARGUMENTS.get(name)
+    return TypeError(f"send() got an unexpected keyword argument {name!r}{': ' + advice if advice else ''}")
+
+
+def not_settings(props: object, foreign: Mapping[str, object], name: str = "KafkaProducer") -> TypeError | None:
+    """Return how settings are given here, to those who give something else; None to all others.
+
+    Not raised here: a traceback shows the variables of its frames, and these may be secret.
+
+    Args:
+        props: What stands where the settings are expected.
+        foreign: Arguments by name that there are none of.
+        name: The producer's class.
+    """
+    how = "settings are a dict of Java's keys, with their dots"
+    if isinstance(props, str):
+        return TypeError(f"{how}: {name}({{'bootstrap.servers': {shown(props)!r}}}); those of a file are read by "
+                         f"{name}.from_file(path)")
+    if foreign:
+        key = next(iter(foreign))
+        return TypeError(f"{key}= is no argument: {how}: {name}({{'{key.replace('_', '.')}': ...}})")
+    if not isinstance(props, Mapping):
+        return TypeError(f"{how}: {name}({{'bootstrap.servers': 'host:9092'}}); got "
+                         f"{'nothing' if props is None else type(props).__name__}")
+    return None
