@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from pyproducer.accumulator.concurrent_futures import ConcurrentState
-from pyproducer.accumulator.delivery_tally import Failure
+from pyproducer.accumulator.failure import Failure
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.produce_result import Observer, ProduceRequestResult, is_heard, own_copy, wait_in_loop
 from pyproducer.common.callback import ensure_done_callback

@@ -19,106 +19,50 @@ With `pyproducer.on.unretrieved=raise` it waits for the next flush() or close() 
 
 from __future__ import annotations
 
-import copy
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from operator import add
 from typing import Any, NamedTuple, Protocol
 
+from pyproducer.accumulator.failure import (
+    MOST_FIRST,
+    NO_COUNTS,
+    Counts,
+    Failure,
+    FailureSums,
+    by_outcome,
+    difference,
+    place,
+    plus,
+    row_of,
+    total,
+)
 from pyproducer.common.clock import NEVER_MS
-from pyproducer.common.cluster import UNKNOWN_PARTITION
 from pyproducer.common.delivery_summary import (
-    MOST_TOPICS,
-    OTHER_TOPICS,
     DeliverySummary,
     TopicDeliveries,
-    no_failures,
 )
 from pyproducer.common.errors import (
-    NOT_SENT,
-    OUTCOMES,
     DeliveryFailedError,
     FailedRecords,
     KafkaError,
-    TransactionAbortedError,
 )
 from pyproducer.common.limited_log import LimitedLog
-from pyproducer.common.printable import LONGEST_NAME, printable
-from pyproducer.common.secrets import shown_text
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.waiting import SYSTEM_LOCKS, Locks, release_in_child
 
 log: SenderLog = sender_log(__name__)
 
 GRACE_MS = 10_000
-MOST_FIRST = 16
-"""So many failures an error describes; the others it counts."""
 _MOST_GONE = 1000
 """So many failures without futures are kept apart; older ones are judged, whatever may still come."""
-
-Counts = tuple[int, int, int]
-_NONE: Counts = (0, 0, 0)
-_INDEX = {outcome: index for index, outcome in enumerate(OUTCOMES)}
-
 
 class Count(Protocol):
     """Is told of each failure once."""
 
     def __call__(self, topic: str, error: KafkaError, count: int, /, *, is_accepted: bool) -> object:
         """See DeliveryTally."""
-
-
-class Failure:
-    """Records that failed together.
-
-    Attributes:
-        topic: Their topic.
-        partition: Their partition; UNKNOWN_PARTITION where none was chosen.
-        count: How many.
-        outcome: What became of them.
-        error: That of the first, without traceback and causes.
-        is_accepted: False where the caller was told by what send() returned.
-        watched: How many futures tell of them: none for rows of a send_batch, whose future tells by itself.
-        looked: The indices of the futures that somebody looked at.
-        is_given_up: Whether they were given up with their transaction, of which the application is told.
-        is_settled: Whether somebody was told of all of them.
-        is_in: Whether the tally has it.
-        is_counted: Whether it is in the tally's counts.
-        number: Its place among all that the sender counted, from 1 on; 0 while it is not counted.
-        period: Of which flush() it is.
-    """
-
-    __slots__ = ("count", "error", "is_accepted", "is_counted", "is_given_up", "is_in", "is_settled", "looked",
-                 "number", "outcome", "partition", "period", "topic", "watched")
-
-    def __init__(self, topic: str, partition: int, count: int, error: KafkaError, *, watched: int,
-                 is_accepted: bool = True) -> None:
-        self.topic: str = topic
-        self.partition: int = partition
-        self.count: int = count
-        self.outcome: str = error.outcome
-        self.error: KafkaError = _without_past(error)
-        self.is_accepted: bool = is_accepted
-        self.watched: int = watched
-        self.looked: set[int] = set()
-        self.is_given_up: bool = isinstance(error, TransactionAbortedError)
-        self.is_settled: bool = self.is_given_up
-        self.is_in: bool = False
-        self.is_counted: bool = False
-        self.number: int = 0
-        self.period: int = 0
-
-    @property
-    def unseen(self) -> int:
-        """How many of its futures nobody looked at."""
-        return 0 if self.is_settled else self.watched - len(self.looked)
-
-    @property
-    def words(self) -> str:
-        """Its error, fit for a line of a log."""
-        return _words(self.error)
 
 
 class _Failures(NamedTuple):
@@ -175,34 +119,7 @@ class Period:
         while period is not None and len(first) < MOST_FIRST:
             first.extend(failure for failure in period.first if failure.number <= seen.last_number)
             period = period.following
-        return [_told(failure, failure.count) for failure in first[:MOST_FIRST]]
-
-
-class _Sums:
-    """Adds up failures for one error."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, Counts] = {}
-        self.first: list[FailedRecords] = []
-
-    def add(self, failure: Failure, count: int) -> None:
-        topic = _row_of(self.counts, failure.topic)
-        self.counts[topic] = _plus(self.counts.get(topic, _NONE), failure.outcome, count)
-        if len(self.first) < MOST_FIRST:
-            self.first.append(_told(failure, count))
-
-    def and_of(self, other: _Sums) -> _Sums:
-        """Return the sums of both."""
-        both = _Sums()
-        both.counts = dict(self.counts)
-        for topic, counts in other.counts.items():
-            row = _row_of(both.counts, topic)
-            both.counts[row] = tuple(map(add, both.counts.get(row, _NONE), counts))
-        both.first = [*self.first, *other.first][:MOST_FIRST]
-        return both
-
-    def error(self, intro: str) -> DeliveryFailedError | None:
-        return _error(intro, self.counts, self.first)
+        return [failure.told(failure.count) for failure in first[:MOST_FIRST]]
 
 
 class Telling(NamedTuple):
@@ -217,7 +134,7 @@ class Telling(NamedTuple):
 
     error: DeliveryFailedError | None
     following: Period | None
-    taken: _Sums | None
+    taken: FailureSums | None
     opened: Sequence[Failure] = ()
 
 
@@ -238,7 +155,7 @@ class DeliveryTally:
 
     def __init__(self, *, raises: bool = False, locks: Locks = SYSTEM_LOCKS,
                  wake: Callable[[], object] = lambda: None,
-                 count: Count = lambda _topic, _error, _count, *, is_accepted: None) -> None:
+                 count: Count = lambda _topic, delivery_failed, _count, *, is_accepted: None) -> None:
         self.raises = raises
         self.is_busy: bool = False
         self.unretrieved_count: int = 0
@@ -256,9 +173,10 @@ class DeliveryTally:
         self._period = Period(0, {}, 0)
         self._has_ended = False
         self._lock = locks.rlock()  # guards what follows, and the change of _period
-        self._left = _Sums()  # unretrieved ones that the next flush() or close() raises for
-        self._taking: tuple[list[Failure], _Sums] | None = None  # what a call was about to take: all of it, or nothing
-        self._taken = _Sums()  # of a flush() or close() that has not told: interrupted, the next one tells it
+        self._left = FailureSums()  # unretrieved ones that the next flush() or close() raises for
+        # What a call was about to take: all of it, or nothing.
+        self._taking: tuple[list[Failure], FailureSums] | None = None
+        self._taken = FailureSums()  # of a flush() or close() that has not told: interrupted, the next one tells it
         self._untold: Period | None = None  # of a flush() that has not told: interrupted, the next one begins there
         self._failures_log = LimitedLog(log, "%d more failures, of %d records, were left out here")
         self._unseen_log = LimitedLog(log, "%d more failures that nobody looked at, of %d records, were left out here")
@@ -355,12 +273,12 @@ class DeliveryTally:
         failure.number = failure.number or self._counted_number + 1
         self._counted_number = failure.number  # first: who ends the period meanwhile sees it, and looks once more
         self._period.note(failure)
-        topic = _row_of(self._failed, failure.topic)
+        topic = row_of(self._failed, failure.topic)
         row = self._failed.get(topic)
         if row is None:
-            self._failed[topic] = _plus(_NONE, failure.outcome, failure.count), failure
+            self._failed[topic] = plus(NO_COUNTS, failure.outcome, failure.count), failure
         elif row[1] is not failure:  # whoever was interrupted behind the count comes with the same one
-            self._failed[topic] = _plus(row[0], failure.outcome, failure.count), failure
+            self._failed[topic] = plus(row[0], failure.outcome, failure.count), failure
         failure.is_counted = True
         self._tell_count(failure.topic, failure.error, failure.count, is_accepted=failure.is_accepted)
 
@@ -428,7 +346,7 @@ class DeliveryTally:
             opened, counts, first, following = self.end_period(period)
             failed = None
             if raises_all:
-                failed = _error("since the last flush()", _difference(counts, period.base), first)
+                failed = FailureSums(difference(counts, period.base), first).error("since the last flush()")
             if failed is not None:
                 opened = [failure for failure in opened if failure.period >= period.number]
                 if not self.raises:
@@ -438,7 +356,7 @@ class DeliveryTally:
 
     def on_told(self, telling: Telling) -> DeliveryFailedError | None:
         """A flush() or close() is about to raise, or to return: nobody else is to tell it. Return what it raises."""
-        following, none = telling.following, _Sums()
+        following, none = telling.following, FailureSums()
         for failure in telling.opened:
             self.settle(failure)
         with self._lock:
@@ -466,7 +384,7 @@ class DeliveryTally:
         with self._lock:
             self._untold = None
             self._end_taking()
-            self._left, self._taken = _Sums(), _Sums()
+            self._left, self._taken = FailureSums(), FailureSums()
 
     def end_period(self, since: Period | None = None) -> tuple[list[Failure], Mapping[str, Counts],
                                                                list[FailedRecords], Period]:
@@ -504,7 +422,7 @@ class DeliveryTally:
         error = sums.error("and nobody looked at their futures (pyproducer.on.unretrieved is \"raise\")")
         return Telling(error, None, sums)
 
-    def _take(self, opened: list[Failure]) -> _Sums:
+    def _take(self, opened: list[Failure]) -> FailureSums:
         """Settle these, and have the next call that takes tell of them until this one has. With the lock held."""
         self._end_taking()
         sums = self._taken.and_of(self._left)
@@ -523,7 +441,7 @@ class DeliveryTally:
             opened, sums = taking
             for failure in opened:
                 self.settle(failure)
-            self._taken, self._left = sums, _Sums()
+            self._taken, self._left = sums, FailureSums()
             self._taking = None
 
     @property
@@ -536,9 +454,9 @@ class DeliveryTally:
         failed = self._so_far().counts
         stored = dict(self._stored)
         topics = {topic: TopicDeliveries(stored[topic][0] if topic in stored else 0,
-                                         _by_outcome(failed.get(topic, _NONE)))
+                                         by_outcome(failed.get(topic, NO_COUNTS)))
                   for topic in sorted(stored.keys() | failed.keys())}
-        return DeliverySummary(sum(topic.delivered for topic in topics.values()), _total(failed), topics)
+        return DeliverySummary(sum(topic.delivered for topic in topics.values()), total(failed), topics)
 
     def _so_far(self) -> _Failures:
         """Return what failed so far, what the sender did not count yet included."""
@@ -550,10 +468,10 @@ class DeliveryTally:
                 break
         counts = {topic: row[0] for topic, row in rows.items()}
         for failure in uncounted:  # in the order in which the sender will count them, so each in the same row
-            topic = _row_of(counts, failure.topic)
+            topic = row_of(counts, failure.topic)
             row = rows.get(topic)
             if row is None or row[1] is not failure:  # else the sender is, or was interrupted, behind the count
-                counts[topic] = _plus(counts.get(topic, _NONE), failure.outcome, failure.count)
+                counts[topic] = plus(counts.get(topic, NO_COUNTS), failure.outcome, failure.count)
         # One that the sender is in the middle of has its number already, perhaps.
         new_count = sum(not 0 < failure.number <= number for failure in uncounted)
         return _Failures(counts, number + new_count, uncounted, number)
@@ -581,74 +499,3 @@ class NoTally(DeliveryTally):
 
 def _nobody() -> None:
     """There is no sender any more."""
-
-
-def _row_of(rows: Mapping[str, object], topic: str) -> str:
-    """Return where the failures of a topic are counted."""
-    return topic if topic in rows or len(rows) < MOST_TOPICS else OTHER_TOPICS
-
-
-def _plus(counts: Counts, outcome: str, count: int) -> Counts:
-    index = _INDEX[outcome]
-    added = [*counts]
-    added[index] += count
-    return added[0], added[1], added[2]
-
-
-def _difference(counts: Mapping[str, Counts], base: Mapping[str, Counts]) -> dict[str, Counts]:
-    found = {}
-    for topic, (not_sent, rejected, unknown) in counts.items():
-        before = base.get(topic, _NONE)
-        if before != (not_sent, rejected, unknown):
-            found[topic] = (not_sent - before[0], rejected - before[1], unknown - before[2])
-    return found
-
-
-def _by_outcome(counts: Counts) -> dict[str, int]:
-    return dict(zip(OUTCOMES, counts, strict=True))
-
-
-def _total(topics: Mapping[str, Counts]) -> dict[str, int]:
-    total = no_failures()
-    for counts in topics.values():
-        for outcome, count in zip(OUTCOMES, counts, strict=True):
-            total[outcome] += count
-    return total
-
-
-def _told(failure: Failure, count: int) -> FailedRecords:
-    return FailedRecords(failure.topic, failure.partition, count, failure.outcome, failure.error)
-
-
-def _without_past(error: Exception) -> KafkaError:
-    """Return an error that may be kept for long: the frames of a traceback hold records, and the producer itself."""
-    if isinstance(error, KafkaError):
-        return copy.copy(error)
-    try:
-        text = str(error)
-    except Exception as raised:  # the application's own class, as a partitioner's
-        text = f"(its text cannot be had: {type(raised).__name__})"
-    own = KafkaError(f"{type(error).__name__}: {text}")
-    own.outcome = NOT_SENT  # all others are ours
-    return own
-
-
-def _words(error: KafkaError) -> str:
-    return printable(shown_text(str(error)))
-
-
-def _error(intro: str, topics: Mapping[str, Counts], first: list[FailedRecords]) -> DeliveryFailedError | None:
-    failed = _total(topics)
-    count = sum(failed.values())
-    if not count:
-        return None
-    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in failed.items() if number)
-    words = "".join(f"; {told.count} for {place(told)}: {_words(told.error)}" for told in first[:3])
-    return DeliveryFailedError(f"{count} record(s) failed {intro} ({outcomes}){words}", failed=failed, topics={
-        topic: _by_outcome(counts) for topic, counts in topics.items()}, errors=tuple(first))
-
-
-def place(failed: Failure | FailedRecords) -> str:
-    """Return where records were to go, for people."""
-    topic = printable(failed.topic, LONGEST_NAME)
-    return f"topic {topic}" if failed.partition == UNKNOWN_PARTITION else f"{topic}-{failed.partition}"

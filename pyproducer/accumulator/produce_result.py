@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from pyproducer.accumulator.concurrent_futures import ConcurrentState
-from pyproducer.accumulator.delivery_tally import Failure
+from pyproducer.accumulator.failure import Failure
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.callback import ensure_done_callback
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from pyproducer.accumulator.batch_future import BatchFuture, RowRange
 from pyproducer.accumulator.batch_state import READ_BY_A_REQUEST, BatchState, move
-from pyproducer.accumulator.delivery_tally import Failure
+from pyproducer.accumulator.failure import Failure
 from pyproducer.accumulator.life import UNOWNED, Life, LifeState
 from pyproducer.accumulator.produce_result import (
     ProduceRequestResult,

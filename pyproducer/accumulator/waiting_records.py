@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Union
 
 from pyproducer.accumulator.buffer_pool import BufferPool
-from pyproducer.accumulator.delivery_tally import Failure
+from pyproducer.accumulator.failure import Failure
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.part_pool import PartPool
 from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES

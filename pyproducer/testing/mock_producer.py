@@ -25,7 +25,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 from pyproducer.accumulator.batch_future import BatchFuture
-from pyproducer.accumulator.delivery_tally import DeliveryTally, Failure
+from pyproducer.accumulator.delivery_tally import DeliveryTally
+from pyproducer.accumulator.failure import Failure
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import (
     OnCompletion,

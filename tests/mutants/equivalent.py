@@ -90,7 +90,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
                "self.state: SequenceState = SequenceState.FRESH",
                "self.state: SequenceState = SequenceState.ALONE",
                "begin() makes it FRESH before the first number is given, and until then can_send answers the same"),
-    Equivalent("accumulator/delivery_tally.py", "_by_outcome",
+    Equivalent("accumulator/failure.py", "by_outcome",
                "return dict(zip(OUTCOMES, counts, strict=True))",
                "return dict(zip(OUTCOMES, counts))",
                "Counts is a tuple of three, by its type, and OUTCOMES has three"),

@@ -71,7 +71,7 @@ KEPT: tuple[Kept, ...] = (
     Kept("route-keeps-the-failed-batch", "accumulator/producer_batch.py",
          "self.open.result = None  # a route", "pass  # a route",
          "Nobody hears of a failed future that nobody looked at, until the next record of its partition."),
-    Kept("traceback-keeps-the-producer", "accumulator/delivery_tally.py",
+    Kept("traceback-keeps-the-producer", "accumulator/failure.py",
          "        return copy.copy(error)\n", "        return error\n",
          "A producer that was dropped after a send failed is not closed."),
     # When a record expires.

@@ -14,16 +14,15 @@ from typing import Any
 
 import pytest
 
-from pyproducer.accumulator import delivery_tally
+from pyproducer.accumulator import failure as failure_file
 from pyproducer.accumulator.delivery_tally import (
     _MOST_GONE,
     GRACE_MS,
-    MOST_FIRST,
     DeliveryTally,
-    Failure,
     NoTally,
     Period,
 )
+from pyproducer.accumulator.failure import MOST_FIRST, Failure
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.delivery_summary import OTHER_TOPICS
 from pyproducer.common.errors import DeliveryFailedError, KafkaError, RecordRejectedError
@@ -89,7 +88,7 @@ def test_summary_when_records_end_then_each_topic_has_its_own_and_the_whole_is_t
 def test_counts_when_names_are_ever_new_then_those_of_more_than_a_limit_are_counted_together(
         monkeypatch: pytest.MonkeyPatch, is_taken_in: bool) -> None:
     """Topics named by an application's users, not allowed or absent: each left a kilobyte behind for ever."""
-    monkeypatch.setattr(delivery_tally, "MOST_TOPICS", 3)
+    monkeypatch.setattr(failure_file, "MOST_TOPICS", 3)
     tally = DeliveryTally(raises=True)
     for number in range(7):
         fail(tally, topic=f"t{number}")
@@ -473,7 +472,7 @@ def test_end_flush_when_another_that_was_interrupted_ended_a_later_period_then_t
 def test_end_flush_when_topics_are_more_than_have_a_row_then_it_counts_and_describes_all(
         monkeypatch: pytest.MonkeyPatch) -> None:
     """At the first topic without a row of its own: KeyError '(others)'."""
-    monkeypatch.setattr(delivery_tally, "MOST_TOPICS", 3)
+    monkeypatch.setattr(failure_file, "MOST_TOPICS", 3)
     tally = DeliveryTally()
     kept = [fail(tally, topic=f"t{number}") for number in range(2)]
     tally.step(0)
