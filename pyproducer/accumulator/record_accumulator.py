@@ -145,9 +145,8 @@ class RecordAccumulator:
         self.waiting: WaitingRecords = WaitingRecords(pool, pool.total_bytes // _WAITING_SHARE, clock, life,
                                                       self._is_in_list)
         self.is_closed: bool = False
-        # Told when a batch stops to linger, because a caller waits for it.
         self._on_linger_ended = on_linger_ended
-        self.lingers_for_waiters = lingers_for_waiters  # a batch that somebody waits for lingers all the same
+        self.lingers_for_waiters = lingers_for_waiters
         self.has_split: bool = False  # a broker found a batch too large; written by the sender thread
         # Sender thread only: per node, the number of the partition where the next drain begins, or of one that is not
         # waiting then: each time others are.

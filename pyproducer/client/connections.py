@@ -22,7 +22,6 @@ Source:  Java NetworkClient: initiateConnect, handleConnections, handleInitiateA
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -105,10 +104,9 @@ class Connections:
                  max_in_flight_requests_per_connection: int, request_timeout_ms: int, send_buffer_bytes: int,
                  receive_buffer_bytes: int, on_disconnect: Callable[[int], None],
                  on_failed_metadata: Callable[[int], None],
-                 next_random: Callable[[], int] = lambda: random.getrandbits(31), has_sasl: bool = False,
-                 on_unconfirmed: Callable[[Node, int, int], None] = lambda _node, _count, _now_ms: None,
-                 registry: Registry | None = None) -> None:
-        self._registry = Registry() if registry is None else registry
+                 next_random: Callable[[], int], has_sasl: bool, on_unconfirmed: Callable[[Node, int, int], None],
+                 registry: Registry) -> None:
+        self._registry = registry
         self.states = states
         self.writing: dict[int, NodeConnectionState] = {}
         self.in_flight: InFlightRequests = InFlightRequests(max_in_flight_requests_per_connection)

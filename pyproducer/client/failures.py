@@ -241,7 +241,7 @@ def _is_plain_end(cause: BaseException | None) -> bool:
 
 
 def explain_end(connection: NodeConnectionState, *, in_flight: Sequence[ClientRequest], now_ms: int,
-                phase: ChannelPhase | None = None, cause: BaseException | None = None,
+                cause: BaseException | None, phase: ChannelPhase | None = None,
                 waited_ms: int | None = None) -> Failure:
     """Return why a connection ended.
 

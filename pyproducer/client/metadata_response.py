@@ -47,7 +47,7 @@ class Merged(NamedTuple):
 
 def merge_response(response: Mapping[str, Any], api_version: int, *, previous: Cluster,
                    topic_errors: Mapping[str, ErrorCode], retain: Callable[[str], bool], is_partial: bool,
-                   is_new_start: bool = False, steps_back: Mapping[tuple[str, int], int] | None = None) -> Merged:
+                   is_new_start: bool, steps_back: Mapping[tuple[str, int], int] | None = None) -> Merged:
     """Build the next snapshot.
 
     A broker may lag behind the others, so an answer never takes away what is known already: an older leader epoch does

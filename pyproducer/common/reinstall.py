@@ -21,11 +21,11 @@ _PIP = "pip install --force-reinstall --no-deps --no-cache-dir"
 _FROM_SOURCE = "--no-binary pyproducer pyproducer"
 
 
-def reinstall_command(name: str = "pyproducer") -> str:
+def reinstall_command() -> str:
     """Return the command, for an index, a folder of sources or a file, by where the package came from."""
     python = "" if not sys.executable else f"{quote(sys.executable)} -m "
     try:
-        text = distribution(name).read_text("direct_url.json")
+        text = distribution("pyproducer").read_text("direct_url.json")
         origin = json.loads(text) if text else {}
         url = str(origin.get("url", ""))
         is_editable = bool(origin.get("dir_info", {}).get("editable"))

@@ -31,7 +31,7 @@ class Interest:
         longest_ms: For how long the last one would have slept at most.
     """
 
-    def __init__(self, waker: Wakeup, make_poller: Callable[[], Any] = selectors.DefaultSelector) -> None:
+    def __init__(self, waker: Wakeup, make_poller: Callable[[], Any]) -> None:
         self.select_count: int = 0
         self.longest_ms: int = 0
         self._waker = waker

@@ -102,8 +102,8 @@ class SslTransportLayer:
                  "_server_side", "has_pending_reads", "ready", "sock")
 
     def __init__(self, sock: socket.socket, ssl_context: ssl.SSLContext, *, server_side: bool,
-                 server_hostname: str | None, has_identity: bool | None = None,
-                 on_first_bytes: Callable[[bool], None] | None = None) -> None:
+                 server_hostname: str | None, has_identity: bool | None,
+                 on_first_bytes: Callable[[bool], None] | None) -> None:
         self.sock: socket.socket = sock
         self.ready: bool = False
         self.has_pending_reads: bool = False

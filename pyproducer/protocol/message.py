@@ -235,9 +235,7 @@ def obj(
     nullable: str | None = None,
     tag: int | None = None,
     default: Any = NO_DEFAULT,
-    ignorable: bool = False,
-    doc: str = "",
 ) -> FieldDefinition:
     """Define a struct."""
-    base = f(name, t.INT8, versions, nullable=nullable, tag=tag, default=default, ignorable=ignorable, doc=doc)
+    base = f(name, t.INT8, versions, nullable=nullable, tag=tag, default=default)
     return base._replace(element=None, children=children)

@@ -13,7 +13,6 @@ Source:  Java Sender.runOnce, maybeSendAndPollTransactionalRequest (4.1).
 from __future__ import annotations
 
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
-from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.sender.completion import Completion
 from pyproducer.sender.requests.own_requests import OwnRequests
@@ -38,7 +37,7 @@ class TransactionSteps:
     """
 
     def __init__(self, *, manager: TransactionManager, transactions: Transactions, accumulator: RecordAccumulator,
-                 completion: Completion, requests: OwnRequests, longest_end_ms: int = NEVER_MS) -> None:
+                 completion: Completion, requests: OwnRequests, longest_end_ms: int) -> None:
         self._manager = manager
         self._transactions = transactions
         self._accumulator = accumulator

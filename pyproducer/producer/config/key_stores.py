@@ -29,7 +29,7 @@ _PLACE_OF_TEXT = {
 _ANY_TLS_VERSION = "TLS"  # Java's name for a context that is not bound to one
 
 
-def check_security_files(values: dict[str, Any], explicit: Set[str], *, reads_files: bool = True) -> None:
+def check_security_files(values: dict[str, Any], explicit: Set[str], *, reads_files: bool) -> None:
     """Check what the security settings name, as far as no broker is needed; without `reads_files`, no file either.
 
     Raises:

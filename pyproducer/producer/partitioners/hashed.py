@@ -37,52 +37,50 @@ def fnv1a(data: bytes) -> int:
 
 
 class _HashOrRandom:
-    """What a record without key gets: any partition that has a leader, or any at all when none has.
+    """The hash of a record's key; without a key, any partition that has a leader, or any at all when none has.
 
     Args:
         next_random: Gives a random number from 0 to 2**31 - 1.
     """
 
+    _hash: Callable[[bytes], int]  # a subclass has it
+
     def __init__(self, next_random: NextRandom = any_number) -> None:
         self._next_random = next_random
 
-    def _any(self, topic: str, cluster: Cluster) -> int:
-        return partition_by_number(self._next_random(), topic, cluster)
+    def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
+                  cluster: Cluster) -> int:
+        """Return the partition; see Partitioner."""
+        if key_bytes is None:
+            return partition_by_number(self._next_random(), topic, cluster)
+        return self._hash(key_bytes) % partition_count(topic, cluster)
 
 
 @public
 class Crc32Partitioner(_HashOrRandom):
     """CRC-32 of the key; without a key, or with an empty one, at random. librdkafka's default, consistent_random."""
 
+    _hash = staticmethod(zlib.crc32)
+
     def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
                   cluster: Cluster) -> int:
         """Return the partition; see Partitioner."""
-        if not key_bytes:
-            return self._any(topic, cluster)
-        return zlib.crc32(key_bytes) % partition_count(topic, cluster)
+        return super().partition(topic, key, key_bytes or None, value, value_bytes, cluster)
 
 
 @public
 class Fnv1aPartitioner(_HashOrRandom):
     """FNV-1a of the key; without a key at random. librdkafka's fnv1a_random, Sarama's hash partitioner."""
 
-    def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
-                  cluster: Cluster) -> int:
-        """Return the partition; see Partitioner."""
-        if key_bytes is None:
-            return self._any(topic, cluster)
-        return fnv1a(key_bytes) % partition_count(topic, cluster)
+    _hash = staticmethod(fnv1a)
 
 
 class Murmur2RandomPartitioner(_HashOrRandom):
     """Java's murmur2 of the key; without a key at random. librdkafka's murmur2_random."""
 
-    def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
-                  cluster: Cluster) -> int:
-        """Return the partition; see Partitioner."""
-        if key_bytes is None:
-            return self._any(topic, cluster)
-        return (murmur2(key_bytes) & POSITIVE_MASK) % partition_count(topic, cluster)
+    @staticmethod
+    def _hash(key: bytes) -> int:
+        return murmur2(key) & POSITIVE_MASK
 
 
 @public
