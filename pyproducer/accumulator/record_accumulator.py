@@ -748,11 +748,6 @@ class RecordAccumulator:
         """Whether any partition holds a batch that waits to be sent."""
         return any(partition.waiting_count for partition in list(self.busy))
 
-    def batch_count(self, topic_partition: TopicPartition) -> int:
-        """How many batches of a partition wait to be sent."""
-        partition = self._partitions.get(topic_partition)
-        return 0 if partition is None else partition.waiting_count
-
     def queue_sizes(self) -> dict[str, list[tuple[int, int]]]:
         """Return, for each topic, how many batches wait for each partition that was ever used: (partition, batches)."""
         sizes: dict[str, list[tuple[int, int]]] = {}

@@ -197,12 +197,6 @@ class NetworkClient:
         """Return the number of unanswered requests to a node, or to all."""
         return self._in_flight.count(node_id)
 
-    def disconnect(self, node_id: int) -> None:
-        """Close the connection to a node; its requests complete as disconnected in the next poll."""
-        state = self._states.get(node_id)
-        if state is not None and not state.is_disconnected:
-            self._connections.close_connection(self._aborted, state, self._clock.now_ms(), "closed by the client")
-
     def close(self) -> None:
         """Close all connections, whatever an exception left undone; the client is of no use after that.
 

@@ -14,7 +14,7 @@ from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES
 from pyproducer.accumulator.producer_batch import BatchRows
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.common.backoff import ExponentialBackoff
-from pyproducer.common.cluster import Cluster, Node, PartitionInfo, TopicPartition
+from pyproducer.common.cluster import Cluster, Node, PartitionInfo
 from pyproducer.common.errors import BufferExhaustedError, KafkaTimeoutError, ProducerClosedError
 from pyproducer.hotpath import ColumnChunk, items_column, sort_rows
 from pyproducer.record.batch_reader import read_batches
@@ -78,7 +78,7 @@ def test_append_fills_one_batch_then_opens_the_next_and_says_when_to_wake_the_se
     assert setup.append()[2:] == (False, False)
     assert setup.append()[2:] == (False, True)  # did not fit: the one before is full, this is a new one
     assert setup.accumulator.queue_sizes() == {"t": [(0, 2)]}
-    assert setup.accumulator.batch_count(TopicPartition("t", 0)) == 2
+    assert setup.accumulator._partitions["t", 0].waiting_count == 2
     assert setup.pool.available_bytes == 100_000 - FIRST_BATCH_BYTES - SECOND_BATCH_BYTES
 
 
@@ -322,7 +322,7 @@ def test_append_when_the_batch_that_another_caller_opened_has_no_room_then_its_o
     other_caller.meanwhile = lambda: setup.append(value=b"x" * 150)
     result = setup.append(value=b"y" * 150)
     assert result.new_batch_created
-    assert setup.accumulator.batch_count(TopicPartition("t", 0)) == 2
+    assert setup.accumulator._partitions["t", 0].waiting_count == 2
     incomplete = setup.accumulator.incomplete()
     assert setup.pool.available_bytes == 100_000 - sum(batch.reserved_bytes for batch in incomplete)
 
@@ -447,7 +447,7 @@ def test_abort_when_only_undrained_then_what_is_in_flight_stays():
     assert setup.accumulator.abort_batches(KafkaTimeoutError("over", phase="delivery"), only_undrained=True) == 2
     assert [future.done() for future in (in_flight, *queued)] == [False, True, True]
     assert setup.pool.available_bytes == 100_000 - batch.reserved_bytes
-    assert setup.accumulator.batch_count(TopicPartition("t", 0)) == 0
+    assert setup.accumulator._partitions["t", 0].waiting_count == 0
 
 
 def test_batches_when_asked_then_tells_those_that_are_incomplete_wherever_they_are_in_order_of_each_partition():
@@ -460,7 +460,7 @@ def test_batches_when_asked_then_tells_those_that_are_incomplete_wherever_they_a
     assert [batch.topic_partition.partition for batch in incomplete] == [0, 0, 1]
     assert incomplete[0] is taken
     assert setup.accumulator.incomplete_record_count() == 5
-    assert setup.accumulator.batch_count(TopicPartition("t", 0)) == 1
+    assert setup.accumulator._partitions["t", 0].waiting_count == 1
     assert setup.accumulator.has_undrained()
 
 

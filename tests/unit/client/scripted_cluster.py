@@ -105,6 +105,11 @@ class Setup:
 
         self.wire = Wire(make_client, self.wakeup)
 
+    def disconnect(self, node_id: int) -> None:
+        """End a connection as a rebootstrap does; its requests complete in the next poll."""
+        state = self.client._states.by_node[node_id]
+        self.client._connections.close_connection(self.client._aborted, state, self.now_ms, "closed by the test")
+
     @property
     def selector(self) -> MockSelector:
         return self.selectors[-1]

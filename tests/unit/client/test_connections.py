@@ -78,14 +78,14 @@ def test_certificate_when_its_connection_has_ended_then_it_is_of_no_broker_any_m
     if how == "all":
         setup.client.close()
     elif how == "by us":
-        setup.client.disconnect(-1)
+        setup.disconnect(-1)
     else:
         setup.selector.end("-1")
         setup.poll()
     assert [registry.node(node_id).certificate_ends_s for node_id in (-1, 2)] == [0, 0 if how == "all" else 200]
     if how != "all":
         setup.selector.certificates_end_s["2"] = 300
-        setup.client.disconnect(2)
+        setup.disconnect(2)
         setup.clock.advance(1000)
         setup.make_ready(2)
         assert registry.node(2).certificate_ends_s == 300
@@ -237,7 +237,7 @@ def test_dns_when_the_wire_is_renewed_or_the_client_disconnects_then_the_end_of_
     if is_renewed:
         setup.wire.renew()
     else:
-        setup.client.disconnect(2)
+        setup.disconnect(2)
     connects = len(setup.selector.connects)
     setup.threads.end_lookup("host-2")
     setup.poll()

@@ -315,12 +315,10 @@ def test_disconnect_when_a_response_came_in_the_same_poll_then_it_counts():
     assert [response.disconnected for response in ended] == [False, True]
 
 
-def test_disconnect_when_we_want_it_then_requests_complete_in_the_next_poll():
+def test_connection_when_we_end_it_then_requests_complete_in_the_next_poll():
     setup, ended = ready_setup(), []
     setup.client.send(find_coordinator(setup, ended), setup.now_ms)
-    setup.client.disconnect(1)
-    setup.client.disconnect(1)
-    setup.client.disconnect(99)
+    setup.disconnect(1)
     assert ended == []
     setup.poll()
     assert ended[0].disconnected
@@ -414,7 +412,7 @@ def test_least_loaded_node_when_connections_differ():
 
 def test_least_loaded_node_when_none_is_connected_then_the_one_not_tried_for_the_longest_time():
     setup = ready_setup()
-    setup.client.disconnect(1)
+    setup.disconnect(1)
     setup.clock.advance(5000)
     assert {setup.client.least_loaded_node(setup.now_ms).node_id for _ in range(20)} == {2}
     setup.client.ready(setup.metadata.cluster.nodes[2], setup.now_ms)
