@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.public import public
 from pyproducer.hotpath import CALLBACK, CODEC, CONNECTION, LATE, METADATA, NAME, ORDER, SLOT, THROTTLE
 from pyproducer.observe.history import FIELDS, Span
@@ -335,6 +336,8 @@ def _text(material: Material, found: Sequence[Finding], times: _Times, mean_ms: 
 
 
 def _window(material: Material) -> str:
+    if material.window_ms >= NEVER_MS:
+        return f"{material.client_id}, all that is kept"
     return f"{material.client_id}, the last {material.window_ms / 1000:g} s"
 
 

@@ -528,7 +528,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         Args:
             future: Of a record: then it is about that record's batch as long as it is on its way, and else about its
                 partition.
-            last: Of how many seconds. The ring holds 2,048 batches, and says when it has forgotten some.
+            last: Of how many seconds; math.inf for all that is kept. The ring holds 2,048 batches, and says when it has
+                forgotten some.
             save: A file to write all of it to, for `python -m pyproducer why FILE`; keys, values and secrets are not in
                 it.
 

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from pyproducer.accumulator.batch_state import BatchState
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import address_text
 from pyproducer.hotpath import CALLBACK, CODEC, COLUMNS, CONNECTION, LATE, METADATA, NAME, SLOT
 from pyproducer.observe.registry import STORIES
@@ -31,11 +32,16 @@ _ON_ITS_WAY = 0
 def why(runtime: ProducerRuntime, last_s: float, future: FutureRecordMetadata | None = None,
         save: str | os.PathLike[str] | None = None) -> Why:
     """Say where the time of the last seconds went; see KafkaProducer.why."""
-    window_ms = max(1, int(last_s * 1000))
+    window_ms = to_window_ms(last_s)
     material = gather(runtime, window_ms) if future is None else _of_record(runtime, window_ms, future)
     if save is not None:
         save_to(material, save)
     return explain(material)
+
+
+def to_window_ms(last_s: float) -> int:
+    """Return a time that is above 0 in ms, also one without end."""
+    return max(1, int(min(last_s * 1000, NEVER_MS)))
 
 
 def save_to(material: Material, path: str | os.PathLike[str]) -> None:

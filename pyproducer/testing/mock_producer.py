@@ -61,7 +61,7 @@ from pyproducer.producer.metrics import ProducerMetrics, metrics_of
 from pyproducer.producer.partitioning import Partitioning
 from pyproducer.producer.send_rows import send_rows
 from pyproducer.producer.transaction_calls import TransactionBlock
-from pyproducer.producer.why import save_to
+from pyproducer.producer.why import save_to, to_window_ms
 from pyproducer.record.layout import NO_TIMESTAMP
 from pyproducer.testing.mock_transactions import MockTransactions
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
@@ -445,7 +445,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
         if not last > 0:
             raise ValueError(f"last={last} is no number of seconds above 0")
         config = self._config
-        material = Material(self.client_id, 0, self._clock.timestamp_ms(), max(1, int(last * 1000)), (), 0, 0, (),
+        material = Material(self.client_id, 0, self._clock.timestamp_ms(), to_window_ms(last), (), 0, 0, (),
                             Setting(config.batch_size, config.linger_ms, config.max_in_flight_requests_per_connection,
                                     config.buffer_memory, config.compression_type), {}, {})
         if save is not None:

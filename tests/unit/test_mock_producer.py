@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import threading
 from collections.abc import Callable
@@ -445,6 +446,7 @@ def test_what_operators_ask_of_a_producer_has_an_answer(tmp_path: Path) -> None:
     assert [(state.topic, state.partition, state.records) for state in producer.waiting()] == [("t", 1, 2)]
     assert "no batch was on its way" in str(producer.why(save=tmp_path / "why.json"))
     assert (tmp_path / "why.json").exists()
+    assert "all that is kept: no batch was on its way" in str(producer.why(last=math.inf))
     with pytest.raises(ValueError, match="last=0"):
         producer.why(last=0)
     assert producer.config()["linger.ms"] == "7"

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from pyproducer import Why
 from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
 from tests.unit.producer.facade import Facades
+
+
+def test_why_when_it_is_asked_of_all_time_then_it_says_all_that_is_kept(facades: Facades) -> None:
+    """math.inf waits without end in each call with a timeout; here it was an OverflowError."""
+    facade = facades(**{"linger.ms": 0, "client.id": "app"})
+    facade.know()
+    facade.producer.send("t", b"v", partition=0).result(GIVE_UP_S)
+    assert str(facade.producer.why(last=math.inf)).startswith("app, all that is kept: 1 batches")
+    assert str(facade.producer.why(last=1e30)).startswith("app, all that is kept: 1 batches")
 
 
 def test_why_when_a_callback_keeps_the_sender_while_a_record_waits_for_its_answer_then_the_callback_is_to_blame(
