@@ -324,8 +324,14 @@ def test_memory_when_it_comes_back_before_the_caller_has_his_place_then_he_does_
     assert not place.cell.locked(), "his first wait returns at once"
 
 
-def test_release_when_a_caller_was_interrupted_while_he_was_charged_then_his_batch_is_counted() -> None:
-    """The give-back said that all was counted: what the interrupted caller had put into the list was never charged."""
+@pytest.mark.parametrize(("step", "left_bytes"), [
+    (lambda pool: pool.deallocate(10), 70), (lambda pool: pool.allocate(5, 0), 55),
+    (lambda pool: pool.extend(pool.held[0], 5), 55),
+    (lambda pool: pool.hand_over(pool.held[:1], Held(10), pool.held), 60),
+    (lambda pool: pool.forget(pool.held[:1]), 70)], ids=["release", "charge", "extend", "hand over", "forget"])
+def test_step_when_a_caller_was_interrupted_while_he_was_charged_then_his_batch_is_counted(
+        step: Callable[[Pool], object], left_bytes: int) -> None:
+    """The step said that all was counted: what the interrupted caller had put into the list was never charged."""
     pool = Pool(100, ManualClock())
     pool.allocate(10, 0)
 
@@ -336,8 +342,8 @@ def test_release_when_a_caller_was_interrupted_while_he_was_charged_then_his_bat
 
     with pytest.raises(KeyboardInterrupt):
         pool.charge(Held(30), Interrupted())
-    pool.deallocate(10)
-    assert pool.available_bytes == 70
+    step(pool)
+    assert pool.available_bytes == left_bytes
 
 
 class Handler(list[Held]):
