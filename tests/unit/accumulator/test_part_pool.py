@@ -91,6 +91,29 @@ def test_hand_over_when_some_leave_the_part_then_the_whole_holds_the_same() -> N
     assert pools.available == (250, 1000)
 
 
+@pytest.mark.parametrize(("step", "available"), [
+    (lambda pools: pools.part.release(pools.inside[0], pools.inside), (200, 950)),
+    (lambda pools: pools.charge(10), (90, 840)),
+    (lambda pools: pools.part.hand_over([pools.inside[0]], Holder(100), pools.outside), (200, 850)),
+    (lambda pools: pools.part.move(pools.inside[0], pools.inside, pools.inside_too), (100, 850))],
+    ids=["release", "charge", "hand over", "move"])
+def test_step_when_a_caller_was_interrupted_while_he_was_charged_then_his_holder_is_counted_in_both(
+        step: Callable[[Pools], object], available: tuple[int, int]) -> None:
+    """As in the whole; see test_buffer_pool.py."""
+    pools = Pools()
+    pools.charge(100)
+
+    class Interrupted(deque[Holder]):
+        def append(self, holder: Holder, /) -> None:
+            pools.inside.append(holder)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pools.part.charge(Holder(50), Interrupted())
+    step(pools)
+    assert pools.available == available
+
+
 def test_callers_when_they_wait_for_the_part_then_the_first_comes_first_and_the_whole_has_no_line() -> None:
     pools = Pools()
     holder = pools.charge(250)
