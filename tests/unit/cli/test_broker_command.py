@@ -93,6 +93,32 @@ def test_help_when_asked_for_then_it_names_the_commands() -> None:
     assert "version" in result.output
 
 
+def test_control_port_when_it_cannot_be_had_then_nothing_is_left_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process ends then; but its brokers held their ports, and a temporary folder, until it did."""
+    steps: list[str] = []
+
+    class Cluster:
+        def __init__(self, _options: object) -> None:
+            pass
+
+        def start(self) -> None:
+            steps.append("start")
+
+        def stop(self) -> None:
+            steps.append("stop")
+
+    def refuse(*_: object) -> None:
+        raise ConfigError("control host", "0.0.0.0", "it needs a token")
+
+    monkeypatch.setattr(broker_command, "InProcessCluster", Cluster)
+    monkeypatch.setattr(broker_command, "ControlPort", refuse)
+    monkeypatch.setattr(broker_command.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(broker_command.signal, "set_wakeup_fd", lambda *_, **__: None)
+    done = CliRunner().invoke(main, ["broker", "--control-port", "0"])
+    assert (done.exit_code, steps) == (2, ["start", "stop"])
+    assert "it needs a token" in done.output
+
+
 def test_salvage_when_it_is_asked_for_then_the_broker_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str | None] = []
 

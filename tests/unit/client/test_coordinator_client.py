@@ -134,6 +134,31 @@ def test_describe_when_the_coordinator_that_is_known_hangs_up_then_it_is_looked_
     assert node.asked == [ApiKeys.FIND_COORDINATOR] * 2 + [ApiKeys.DESCRIBE_TRANSACTIONS]
 
 
+def test_describe_when_there_are_many_ids_then_their_coordinators_are_asked_for_at_once() -> None:
+    ids = [f"till-{number}" for number in range(5)]
+    asked: list[list[str]] = []
+    cluster = ScriptedCluster(1)
+    cluster.versions[ApiKeys.DESCRIBE_TRANSACTIONS] = (0, 0)
+
+    def answer(request: Request) -> Mapping[str, Any] | bytes | Exception | None:
+        if request.api_key is ApiKeys.FIND_COORDINATOR:
+            asked.append(list(request.body["coordinator_keys"]))
+            return {"throttle_time_ms": 0, "coordinators": [
+                {"key": key, "node_id": 1, "host": "127.0.0.1", "port": server.port, "error_code": 0,
+                 "error_message": None} for key in asked[-1]]}
+        if request.api_key is ApiKeys.DESCRIBE_TRANSACTIONS:
+            return {"throttle_time_ms": 0, "transaction_states": [{
+                "error_code": 0, "transactional_id": request.body["transactional_ids"][0], "topics": [],
+                "transaction_state": "Empty", "transaction_timeout_ms": 1, "transaction_start_time_ms": -1,
+                "producer_id": 1, "producer_epoch": 0}]}
+        return cluster(request)
+
+    with TinyServer(answer) as server, blocking_client() as client:
+        coordinators = CoordinatorClient(client, [("127.0.0.1", server.port)], timeout_s=GIVE_UP_S, clock=CLOCK)
+        assert [found.transactional_id for found in coordinators.describe_transactions(ids)] == ids
+    assert asked == [ids]
+
+
 class Silent(TinyServer):
     """Takes connections, and says nothing but which versions it has, or not even that."""
 

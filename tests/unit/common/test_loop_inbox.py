@@ -76,6 +76,28 @@ def test_inbox_when_a_call_raises_then_the_others_are_called_all_the_same() -> N
     loop.close()
 
 
+def test_inbox_when_ctrl_c_comes_as_the_loop_is_woken_then_whoever_puts_next_wakes_it() -> None:
+    """The loop was taken for woken, and nobody rang again: what was put from then on was never called."""
+    class Interrupted(CountedLoop):
+        left = 1
+
+        def call_soon_threadsafe(self, *arguments: object, **named: object) -> asyncio.Handle:
+            if self.left:
+                self.left -= 1
+                raise KeyboardInterrupt
+            return super().call_soon_threadsafe(*arguments, **named)
+
+    loop = Interrupted()
+    inbox, seen = LoopInbox(loop), []
+    with pytest.raises(KeyboardInterrupt):
+        inbox.put(lambda: seen.append(1))
+    inbox.put(lambda: seen.append(2))
+    assert loop.woken == 1
+    loop.run_until_complete(asyncio.sleep(0))
+    assert seen == [1, 2]
+    loop.close()
+
+
 def test_inbox_when_ctrl_c_comes_before_a_task_is_released_then_it_is_when_the_loop_runs_again() -> None:
     """What was to be called was taken out first, and the task awaited its record for ever."""
     loop = asyncio.new_event_loop()

@@ -63,6 +63,19 @@ def test_busy_when_a_frame_is_on_its_way_then_true() -> None:
     assert (before, channel.is_busy) == (False, True)
 
 
+def test_close_when_the_peer_was_proved_something_then_what_was_negotiated_is_forgotten() -> None:
+    class Secretive(PlaintextAuthenticator):
+        secret: str | None = "a key of this session"
+
+        def close(self) -> None:
+            self.secret = None
+
+    transport = ScriptedTransport()
+    authenticator = Secretive(transport)
+    KafkaChannel("7", transport, authenticator).close()
+    assert authenticator.secret is None
+
+
 def test_close_when_called_twice_then_harmless() -> None:
     transport = ScriptedTransport()
     channel = make_channel(transport)

@@ -246,6 +246,22 @@ def test_file_when_the_reason_is_another_one_or_there_was_a_good_one_between_the
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 4
 
 
+def test_file_when_a_link_led_elsewhere_for_a_while_and_does_so_again_then_it_is_said_again(
+        certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Kubernetes flips a link; the files that it leads to are as they were, to the nanosecond."""
+    good, bad, link = tmp_path / "good.pem", tmp_path / "bad.pem", tmp_path / "link.pem"
+    good.write_bytes(certificates.ca.read_bytes())
+    bad.write_bytes(b"half")
+    link.symlink_to(good)
+    context_of_now = ContextFromFiles({"ssl.truststore.location": str(link)}, ManualClock())
+    first = context_of_now()
+    for target, count in ((bad, 1), (bad, 1), (good, 1), (bad, 2)):
+        link.unlink()
+        link.symlink_to(target)
+        assert context_of_now() is first
+        assert [record.levelname for record in caplog.records] == ["WARNING"] * count
+
+
 def test_file_when_it_is_there_again_as_it_was_then_the_context_that_is_in_use_will_do(
         certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with a file system of the network that is away for a moment."""

@@ -4,7 +4,28 @@ from __future__ import annotations
 
 import pytest
 
+from pyproducer.accumulator.batch_state import BatchState
+from pyproducer.producer.live_view import waiting_partitions
 from tests.unit.producer.facade import Facades
+from tests.unit.sender.stepped_producer import SteppedProducer
+
+
+def test_waiting_when_a_batch_has_expired_and_its_request_has_not_ended_then_nobody_waits_for_it() -> None:
+    """Its bytes stay until the socket has done with them; its records have failed, and were told so."""
+    producer = SteppedProducer()
+    producer.start()
+    future = producer.append()
+    producer.turn()
+
+    def waiting() -> list[int]:
+        return [state.records for state in waiting_partitions(producer.accumulator, producer.metadata,
+                                                              producer.clock.now_ms())]
+
+    assert waiting() == [1]
+    producer.turn(advance=1_000_000)
+    (batch,) = producer.accumulator.batches()
+    assert (batch.state, future.done()) == (BatchState.LATE, True)
+    assert waiting() == []
 
 
 @pytest.mark.parametrize("more", [0, 1, 3])
