@@ -2,8 +2,8 @@
 
 Does:    authorization before anything else (30, 53); the internal topic is made by asking (Kafka's settings); its
          partition for the key has a leader, whose address on the listener that the request came in by is the answer;
-         15 when the topic is not there (yet), has no living leader, or the leader not this listener; several keys
-         from version 4 on, answered in the order asked, with repetitions.
+         15 when the topic is not there (yet), or cannot be made now, has no living leader, or the leader not this
+         listener; several keys from version 4 on, answered in the order asked, with repetitions.
 Omits:   share coordinators (type 2) are answered with 42, as other types are; there is no throttle.
 
 Road:    KafkaApis -> [FindCoordinator] -> internal topics
@@ -26,7 +26,9 @@ from pyproducer.broker.cluster.coordinator.internal_topics import (
 )
 from pyproducer.broker.cluster.coordinator.partition_for import partition_for
 from pyproducer.broker.network.request_channel import Request
+from pyproducer.broker.storage.descriptors import reason
 from pyproducer.common.error_codes import ErrorCode
+from pyproducer.common.errors import ConfigError
 from pyproducer.protocol.apis import ApiKeys
 
 API = Api(ApiKeys.FIND_COORDINATOR, asks=(
@@ -100,7 +102,11 @@ def _find(services: Services, request: Request, coordination: _Coordination,
     """Return the coordinator's address, or why there is none."""
     if not services.authorize(request, AclOperation.DESCRIBE, coordination.resource_type, key):
         return coordination.denied, _NO_NODE
-    topic = services.cluster.internal_topics.get_or_create(coordination.topic)
+    try:
+        topic = services.cluster.internal_topics.get_or_create(coordination.topic)
+    except (ConfigError, OSError) as error:  # the disk, or brokers that went meanwhile: a client asks again after a 15
+        _logger.error("%s was not made: %s", coordination.topic, reason(error) if isinstance(error, OSError) else error)
+        topic = None
     if topic is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, _NO_NODE
     leader_id = topic.partitions[partition_for(key, len(topic.partitions))].leadership.leader_id
