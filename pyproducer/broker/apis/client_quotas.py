@@ -23,6 +23,10 @@ from pyproducer.broker.network.request_channel import (
 )
 from pyproducer.protocol.apis import ApiKeys
 
+# throttle_time_ms is an INT32.
+_MOST_MS = 2**31 - 1
+# With so many clients those are forgotten that owe nothing: a client may come under another id each time.
+_MANY_BUCKETS = 4096
 # Kafka exempts what brokers ask each other, and what a client needs to be told that it is throttled.
 _EXEMPT = frozenset({ApiKeys.API_VERSIONS, ApiKeys.SASL_HANDSHAKE, ApiKeys.SASL_AUTHENTICATE})
 
@@ -37,10 +41,16 @@ class _Bucket:
 
     def take(self, amount: int, now_ms: int) -> int:
         """Take, and return how long the taker must wait, in ms."""
-        gained = (now_ms - self._filled_ms) * self._rate_per_s / 1000
+        self._level = max(self._level_at(now_ms) - amount, -_MOST_MS * self._rate_per_s / 1000)
         self._filled_ms = now_ms
-        self._level = min(self._level + gained, self._rate_per_s) - amount
         return 0 if self._level >= 0 else max(1, round(-self._level * 1000 / self._rate_per_s))
+
+    def is_full(self, now_ms: int) -> bool:
+        """Whether it is as a new one would be."""
+        return self._level_at(now_ms) >= self._rate_per_s
+
+    def _level_at(self, now_ms: int) -> float:
+        return min(self._level + (now_ms - self._filled_ms) * self._rate_per_s / 1000, self._rate_per_s)
 
 
 class ClientQuotas:
@@ -50,6 +60,7 @@ class ClientQuotas:
         self._rates = {"requests": requests_per_s, "produce": produced_bytes_per_s, "fetch": fetched_bytes_per_s}
         self._lock = threading.Lock()  # guards the buckets
         self._buckets: dict[tuple[str, str | None], _Bucket] = {}
+        self._clean_from = _MANY_BUCKETS
 
     def throttle_ms(self, request: Request, answer: Answer, now_ms: int) -> int:
         """Count a request that is answered now; return how long its client is to be throttled, in ms."""
@@ -71,6 +82,9 @@ class ClientQuotas:
             return 0
         bucket = self._buckets.get((what, client_id))
         if bucket is None:
+            if len(self._buckets) >= self._clean_from:
+                self._buckets = {key: kept for key, kept in self._buckets.items() if not kept.is_full(now_ms)}
+                self._clean_from = max(_MANY_BUCKETS, 2 * len(self._buckets))
             bucket = self._buckets[what, client_id] = _Bucket(rate_per_s, now_ms)
         return bucket.take(amount, now_ms)
 

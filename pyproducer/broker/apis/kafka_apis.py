@@ -69,7 +69,7 @@ class KafkaApis:
         advertised: Mapping[int, VersionRange] = {
             int(api_key): api_key.advertised_range for api_key in HANDLERS if api_key.advertised_range is not None}
         self.services: Services = Services(
-            node_id, cluster, cluster.config, clock, self.respond_later,
+            node_id, cluster, cluster.config, clock, self.respond,
             advertised if interference is None else interference.advertised(advertised), channel.responses.room_bytes)
         self._quotas = client_quotas(cluster.config)
 
@@ -112,28 +112,36 @@ class KafkaApis:
                 answer = handler.handle(self.services, request)
             else:
                 answer = self._interference.handle(handler, self.services, request)
-            self.respond(request, answer)
         except Exception:
             _logger.exception("Error when handling request: clientId=%s, correlationId=%d, api=%s, version=%d",
                               request.header.client_id, request.header.correlation_id, request.api_key,
                               request.header.api_version)
-            self.respond(request, handler.error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR))
-
-    def respond_later(self, request: Request, answer: Answer) -> None:
-        """Answer a request whose handler returned LATER; a failure must not reach the request that completed it."""
-        try:
-            self.respond(request, answer)
-        except Exception as error:
-            code = unexpected(request, "the answer", error)
-            self.respond(request, HANDLERS[request.api_key].error_response(request, code))
+            answer = handler.error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        self.respond(request, answer)
 
     def respond(self, request: Request, answer: Answer) -> None:
-        """Send an answer, throttled or with a fault where there is a reason."""
-        if self._quotas is not None and answer is not Outcome.LATER and request.story is None:
-            throttle_ms = self._quotas.throttle_ms(request, answer, self.services.clock.now_ms())
-            if throttle_ms and answer is not Outcome.CLOSE_CONNECTION:
-                start_throttling(self._channel, self._cluster.timer, request, throttle_ms)
-                answer = answer if isinstance(answer, Outcome) else {**answer, "throttle_time_ms": throttle_ms}
+        """Send an answer, throttled or with a fault where there is a reason; in place of one that fails, an error.
+
+        The failure must not reach the request that completed this one.
+        """
+        throttle_ms = self._throttle(request, answer)
+        try:
+            self._send_or_interfere(request, _with_throttle(answer, throttle_ms))
+        except Exception as error:
+            code = unexpected(request, "the answer", error)
+            self._send(request, _with_throttle(HANDLERS[request.api_key].error_response(request, code), throttle_ms))
+
+    def _throttle(self, request: Request, answer: Answer) -> int:
+        """Count a request, and throttle its connection where its client has asked for too much; return how long."""
+        if self._quotas is None or answer is Outcome.LATER or request.story is not None:
+            return 0
+        throttle_ms = self._quotas.throttle_ms(request, answer, self.services.clock.now_ms())
+        if not throttle_ms or answer is Outcome.CLOSE_CONNECTION:
+            return 0
+        start_throttling(self._channel, self._cluster.timer, request, throttle_ms)
+        return throttle_ms
+
+    def _send_or_interfere(self, request: Request, answer: Answer) -> None:
         if self._interference is not None and request.story is not None:
             self._interference.respond(HANDLERS[request.api_key], request, answer, self._send)
         else:
@@ -147,3 +155,7 @@ class KafkaApis:
             self._channel.send_no_op(request)
         elif answer is Outcome.CLOSE_CONNECTION:
             self._channel.send_close_connection(request)
+
+
+def _with_throttle(answer: Answer, throttle_ms: int) -> Answer:
+    return answer if not throttle_ms or isinstance(answer, Outcome) else {**answer, "throttle_time_ms": throttle_ms}

@@ -110,5 +110,28 @@ def test_each_setting_when_set_alone_then_it_limits_its_own_kind(setting: str, l
         assert throttles == ([0, 1000, 2000] if kind in limited_kinds else [0, 0, 0])
 
 
+MOST_MS = 2**31 - 1
+
+
+def test_debt_when_it_is_beyond_what_an_answer_can_tell_then_it_is_bounded_by_that() -> None:
+    """The answer could not be written, so the connection was closed, and the records were sent and stored once more."""
+    limited = quotas(produced=1)
+    assert [produce(limited, "c", 3_000_000, 0) for _ in range(3)] == [MOST_MS] * 3
+    assert produce(limited, "c", 0, 1000) == MOST_MS - 1000, "that is all that is owed"
+
+
+@pytest.mark.parametrize("in_debt", [0, 3, 6000])
+def test_clients_when_there_were_thousands_then_those_that_owe_nothing_are_forgotten(in_debt: int) -> None:
+    """A client whose id is a new one each time (a UUID, a random suffix) left a bucket behind, for ever."""
+    limited = quotas(produced=10)
+    for number in range(in_debt):
+        assert produce(limited, f"loud-{number}", 10_000_010, 0) == 1_000_000_000
+    for number in range(20_000):
+        produce(limited, f"c-{number}", 10, 1000 * number)
+        assert len(limited._buckets) <= 4096 + 2 * in_debt
+    for number in range(in_debt):
+        assert produce(limited, f"loud-{number}", 0, 0) == 1_000_000_000, "a debt is not forgotten"
+
+
 def test_settings_when_none_is_set_then_nobody_counts() -> None:
     assert client_quotas(BrokerConfig()) is None

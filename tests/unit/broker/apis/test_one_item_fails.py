@@ -24,7 +24,7 @@ from pyproducer.broker.cluster.replicas import NO_LEADER, Leadership
 from pyproducer.broker.cluster.standard_authorizer import StandardAuthorizer
 from pyproducer.broker.cluster.topic_life import TopicLife
 from pyproducer.broker.cluster.topic_table import TopicTable
-from pyproducer.broker.network.request_channel import Request, RequestChannel
+from pyproducer.broker.network.request_channel import Request, RequestChannel, StartThrottlingResponse
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import SchemaError
@@ -339,6 +339,34 @@ def test_produce_when_a_waiting_fetch_fails_then_the_batch_is_acknowledged_all_t
     (stored,) = stage.ask(ApiKeys.PRODUCE, 9, produce_body("orders", 0, BATCH))["responses"][0]["partition_responses"]
     assert (stored["error_code"], stored["base_offset"]) == (0, 0)
     assert len(stage.later) == 1, "the fetch is answered, whatever its look at the log said"
+
+
+def test_answer_when_it_does_not_fit_its_schema_then_the_request_is_counted_and_throttled_once(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that was to be throttled twice at once was closed."""
+    channel = RequestChannel(10)
+    throttles: list[object] = []
+    sent: list[Any] = []
+
+    def send_body(_request: Request, body: Any) -> None:
+        if not sent:
+            sent.append(body)
+            raise SchemaError("it does not fit")
+        sent.append(body)
+
+    monkeypatch.setattr(channel, "send_body", send_body)
+    monkeypatch.setattr(channel, "send_response", throttles.append)
+    stage = ApiStage(tmp_path, {"quota.requests.per.second": 1})
+    try:
+        apis = KafkaApis(1, stage.state, channel, stage.state.clock)
+        request = broker_request(ApiKeys.LIST_GROUPS, 4, {"states_filter": []})
+        for _ in range(3):
+            apis.handle(request)
+    finally:
+        stage.close()
+    assert [(body["error_code"], body["throttle_time_ms"]) for body in sent] == [
+        (0, 0), (ErrorCode.UNKNOWN_SERVER_ERROR, 0), (0, 1000), (0, 2000)]
+    assert [type(response) for response in throttles] == [StartThrottlingResponse] * 2
 
 
 def test_later_answer_when_it_does_not_fit_its_schema_then_the_request_that_completed_it_goes_on(
