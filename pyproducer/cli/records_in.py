@@ -22,14 +22,18 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class LineError(ValueError):
-    """A line makes no record, and `why`; `line` is it, `number` counts from 1, `head` is the row of names above it."""
+    """A line makes no record, and `why`; `line` is it, `number` counts from 1, `head` is the row of names above it.
 
-    def __init__(self, number: int, line: bytes, why: str, head: bytes | None = None) -> None:
+    `is_head` says that it would be that row.
+    """
+
+    def __init__(self, number: int, line: bytes, why: str, head: bytes | None = None, *, is_head: bool = False) -> None:
         super().__init__(f"line {number}: {why}")
         self.number = number
         self.line = line
         self.why = why
         self.head = head
+        self.is_head = is_head
 
 
 class Record(NamedTuple):
@@ -214,14 +218,17 @@ def _csv(chunks: Iterable[list[bytes]], form: Format) -> Iterator[Record | LineE
             why = why or _why_no_names(row, form)
         line = b"\n".join(taken)
         if why is not None:
-            yield LineError(number, line, why, head)
+            yield LineError(number, line, why, head, is_head=not names)
         elif row is None:
             return
         elif row and not names:
             names, head = row, line.removeprefix(_BOM)
         elif row:
             try:
-                yield _csv_record(number, line, dict(zip(names, row, strict=True)), form)._replace(head=head)
+                fields = dict(zip(names, row, strict=True))
+                if form.value_field is None and names.count("") > 1:
+                    _leave_out_unnamed(number, line, fields, names, row)
+                yield _csv_record(number, line, fields, form)._replace(head=head)
             except LineError as error:
                 error.head = head
                 yield error
@@ -256,11 +263,21 @@ def _next_row(rows: Iterator[list[str]]) -> tuple[list[str] | None, str | None]:
 
 
 def _why_no_names(row: list[str], form: Format) -> str | None:
-    read = row if form.value_field is None else [name for name in row if name in (form.key_field, form.value_field)]
+    sent = (form.key_field, form.value_field)
+    read = [name for name in row if (name in sent if form.value_field is not None else name or not any(row))]
     (name, count), *_ = [*Counter(read).most_common(1), ("", 0)]
     if count <= 1:
         return None
     return f"{count} columns are called {name!r}: give each a name of its own; nothing below them is sent"
+
+
+def _leave_out_unnamed(number: int, line: bytes, fields: dict[str, str], names: list[str], row: list[str]) -> None:
+    """Take out columns without a name, as spreadsheets write them behind the last one: nothing is lost of empty ones."""
+    for column, (name, text) in enumerate(zip(names, row), 1):  # noqa: B905 - as many
+        if text and not name:
+            raise LineError(number, line, f"it has text in column {column}, which has no name, as others have none: "
+                            "give it one, or name --value-field")
+    del fields[""]
 
 
 def _csv_record(number: int, line: bytes, fields: dict[str, str], form: Format) -> Record:

@@ -211,10 +211,11 @@ class _Sending:
         self.is_cut_off = False
         self._topic = topic
         self._partition = partition
-        self._lock = threading.RLock()  # guards the next four
+        self._lock = threading.RLock()  # guards the next five
         self._failed_file = failed_file
         self._head: bytes | None = None  # the first one
         self._is_head_kept = False
+        self._refused_heads: list[bytes] = []
         self._told = 0
         self._count = 0
         self._name = ""
@@ -319,10 +320,12 @@ class _Sending:
     def _on_failed(self, source: str, number: int, line: bytes, error: BaseException,
                    head: bytes | None = None) -> None:
         with self._lock:
-            if head is not None and not self._is_head_kept:
-                self._is_head_kept = True
-                self._keep(head)
-            if head is not None or self._head is None:  # a row of names that is none would be a row below others'
+            if isinstance(error, LineError) and error.is_head:
+                self._refused_heads.append(line)
+            else:
+                if head is not None and not self._is_head_kept:
+                    self._is_head_kept = True
+                    self._keep(head)
                 self._keep(line)
             self._told += 1
             if self._told <= _MOST_TOLD:
@@ -339,6 +342,9 @@ class _Sending:
     def end(self) -> None:
         """Nothing more is sent: write what failed to the disk."""
         with self._lock:
+            if not self._is_head_kept:  # above the rows of others it would be their names, and below them a row
+                for line in self._refused_heads:
+                    self._keep(line)
             if self._failed_file is not None:
                 try:
                     self._failed_file.flush()

@@ -176,12 +176,25 @@ def test_csv_when_the_last_row_has_quotes_that_are_closed_or_text_then_it_is_tak
     assert [each.key for each in found if isinstance(each, Record)] == [b"1", b"2"]
 
 
-@pytest.mark.parametrize(("names", "twice"), [(b"id,name,id", "id"), (b'a,"id","id",a', "a"), (b"id,,name,", "")])
+@pytest.mark.parametrize(("names", "twice"), [(b"id,name,id", "id"), (b'a,"id","id",a', "a"), (b",", "")])
 def test_csv_when_two_columns_have_one_name_then_nothing_below_it_is_read(names: bytes, twice: str) -> None:
     """The last of them was sent alone, as if the others were not there."""
     (refused,) = read(names + b"\n1,2,3,4\n", Format("csv"))
     assert f"line 1: 2 columns are called {twice!r}" in str(refused)
     assert refused.line == names
+
+
+def test_csv_when_several_columns_have_no_name_then_they_are_left_out_and_text_there_is_refused() -> None:
+    """Spreadsheets write commas behind the last column: the whole file was refused."""
+    found = read(b"id,,name,\n1,,one,\n2,,two,note\n3,,three,\n", Format("csv", key_field="id"))
+    assert told(found) == [(2, b'{"id":"1","name":"one"}'), (3, None), (4, b'{"id":"3","name":"three"}')]
+    assert "line 3: it has text in column 4, which has no name" in str(found[1])
+    assert (found[1].line, found[1].head) == (b"2,,two,note", b"id,,name,")
+
+
+def test_csv_when_one_column_has_no_name_then_that_is_its_name() -> None:
+    """As the index that pandas writes."""
+    assert told(read(b",id\n0,1\n", Format("csv"))) == [(2, b'{"":"0","id":"1"}')]
 
 
 def test_csv_when_there_is_no_such_column_then_each_row_says_so() -> None:

@@ -264,6 +264,19 @@ def test_csv_when_a_later_file_has_no_row_of_names_then_what_it_has_is_not_kept_
     assert failed.read_text() == "id,name\n1\n"
 
 
+@pytest.mark.parametrize(("good", "kept"), [("id,name\n1\n", "id,name\n1\n"), ("id,name\n1,one\n", "id,id\n")])
+def test_csv_when_the_first_file_has_no_row_of_names_then_what_it_has_does_not_stand_above_the_rows_of_others(
+        producer: MockProducer[Any, Any], tmp_path: Path, good: str, kept: str) -> None:
+    """It stood above the good row of names, so nothing of the file could be sent again."""
+    (tmp_path / "bad").write_text("id,id\n2,two\n")
+    (tmp_path / "good").write_text(good)
+    failed = tmp_path / "failed.csv"
+    done = CliRunner().invoke(main, ["send", "-b", "x:1", "--format", "csv", "--failed", str(failed), "orders",
+                                     str(tmp_path / "bad"), str(tmp_path / "good")])
+    assert done.exit_code == 1, done.output
+    assert failed.read_text() == kept
+
+
 @pytest.mark.parametrize("separator", ["\udcff", "\\t\udce9", "\u20ac"], ids=ascii)
 def test_separator_when_it_is_any_bytes_of_the_command_line_then_lines_are_parted_at_it(
         producer: MockProducer[Any, Any], separator: str) -> None:
