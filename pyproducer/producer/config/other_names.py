@@ -68,6 +68,8 @@ _MEANT: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("sasl.username", "sasl.password", "sasl.kerberos.keytab", "sasl.kerberos.principal",
                      "sasl.oauthbearer.extensions"), (KEY,)),
 }
+_TOGETHER = {"sasl.username": "sasl.password", "sasl.password": "sasl.username",
+             "sasl.kerberos.keytab": "sasl.kerberos.principal", "sasl.kerberos.principal": "sasl.kerberos.keytab"}
 
 
 class Translated(NamedTuple):
@@ -117,15 +119,18 @@ def translated(props: Mapping[str, object]) -> Translated:
 
 
 def laid_over(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, object]:
-    """Return settings with others above them, which win by whatever name: what is below them by the other name is gone.
+    """Return settings with others above them, which win by whatever name: what is below them by another name is gone.
 
     Args:
         below: Settings as they were given; two names of librdkafka's that are one of Java's together stay together.
         above: The same.
     """
-    replaced = {java for key in above for java in _MEANT.get(key, ())}
-    return {**{key: value for key, value in below.items()
-               if key in above or not (key in replaced or any(java in above for java in _MEANT.get(key, ())))}, **above}
+    def is_replaced(key: str) -> bool:
+        return any(other != key and _TOGETHER.get(key) != other and not meant.isdisjoint((key, *_MEANT.get(key, ())))
+                   for other, meant in meant_above)
+
+    meant_above = [(key, {key, *_MEANT.get(key, ())}) for key in above]
+    return {**{key: value for key, value in below.items() if not is_replaced(key)}, **above}
 
 
 def is_given(props: Mapping[str, object], java: str) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from pyproducer import KafkaProducer
 from pyproducer.common.errors import ConfigError
-from pyproducer.common.jaas import KERBEROS_MODULE, PLAIN_MODULE, parse_jaas
+from pyproducer.common.jaas import KERBEROS_MODULE, OAUTHBEARER_MODULE, PLAIN_MODULE, parse_jaas
 from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.config.effective import effective, read_given
 from pyproducer.producer.config.other_keys import ANSWERS, MEANT
@@ -157,6 +157,12 @@ def test_file_when_it_has_librdkafkas_names_then_each_value_has_its_line(tmp_pat
     ({"sasl.username": "a", "sasl.password": "b"}, {"sasl.jaas.config": "c"}, {"sasl.jaas.config": "c"}),
     ({"compression.type": "lz4", "compression.level": "9"}, {"compression.lz4.level": 3},
      {"compression.type": "lz4", "compression.lz4.level": 3}),
+    ({"sasl.mechanisms": "PLAIN", "sasl.username": "a", "sasl.password": "b"},
+     {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.extensions": "c=d"},
+     {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.extensions": "c=d"}),
+    ({"sasl.oauthbearer.extensions": "c=d"}, {"sasl.username": "a"}, {"sasl.username": "a"}),
+    ({"sasl.username": "a", "sasl.password": "b", "sasl.kerberos.keytab": "c"}, {"sasl.kerberos.principal": "d"},
+     {"sasl.kerberos.keytab": "c", "sasl.kerberos.principal": "d"}),
     ({"acks": "0", "message.timeout.ms": "0"}, {"linger.ms": 1}, {"acks": "0", "message.timeout.ms": "0",
                                                                     "linger.ms": 1}),
 ])
@@ -177,6 +183,17 @@ def test_file_when_a_setting_of_it_is_overridden_by_its_other_name_then_the_over
     given = read_given(file, {"linger.ms": "20"})
     found = {row.key: row for row in effective(ProducerConfig(given.props), given.origins).settings}
     assert found["linger.ms"] == ("linger.ms", "20", "--property")
+
+
+def test_file_when_another_login_stands_above_its_own_then_that_is_made(tmp_path) -> None:
+    """sasl.username: user and password go with a mechanism, and sasl.mechanism is OAUTHBEARER."""
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=b:1\nsecurity.protocol=SASL_SSL\nsasl.mechanisms=PLAIN\nsasl.username=ada\n"
+                    "sasl.password=invented-secret\n")
+    found = ProducerConfig.from_file(file, sasl_mechanism="OAUTHBEARER", **{"sasl.oauthbearer.extensions": "a=b"})
+    entry = parse_jaas(found.sasl_jaas_config)
+    assert entry.login_module == OAUTHBEARER_MODULE
+    assert {name: str(value) for name, value in entry.options.items()} == {"extension_a": "b"}
 
 
 def test_names_when_listed_then_other_spellings_of_them_have_an_answer() -> None:
