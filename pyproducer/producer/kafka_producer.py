@@ -696,6 +696,7 @@ def _close_here(runtime: ProducerRuntime, by: str, timeout_s: float | None) -> b
     """Close this process's producer; False where a signal's handler forked in the middle, and this is the child."""
     runtime.io_thread.close(by, timeout_s)
     process_life.await_end(runtime, timeout_s)
-    if runtime.life.state in (LifeState.CLOSED, LifeState.DEAD):
-        process_life.hide(runtime)  # the thread's last act would, after who waits for its end goes on, unless it died
+    # The thread's last act would, but after who waits for its end goes on, and never where it died or a callback blocks
+    # for ever.
+    process_life.hide(runtime)
     return not runtime.life.is_forked

@@ -57,6 +57,28 @@ def test_names_when_close_has_returned_and_the_thread_is_not_quite_gone_then_the
     assert named("twin") == {"twin": 2}
 
 
+def test_names_when_close_gave_up_on_a_callback_that_blocks_then_the_name_is_free(
+        facades: Facades, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its numbers were there until the callback returned, perhaps never, and the next producer was twin#2."""
+    monkeypatch.setattr(process_life, "_FORCED_CLOSE_SECONDS", 0)
+    began, may_end = threading.Event(), threading.Event()
+
+    def block(_metadata: object, _error: object) -> None:
+        began.set()
+        assert may_end.wait(GIVE_UP_S), "nobody let it go on"
+
+    first = twin(facades, 1)
+    try:
+        first.producer.send("t", b"v", partition=0, on_completion=block)
+        assert began.wait(GIVE_UP_S)
+        first.producer.close(0)
+        assert named("twin") == {}
+        twin(facades, 3)
+    finally:
+        may_end.set()
+    assert named("twin") == {"twin": 3}
+
+
 def test_names_when_a_client_id_looks_like_one_with_a_number_then_each_has_its_own(facades: Facades) -> None:
     made = [facades(**{"client.id": client_id}) for client_id in ("like#2", "like", "like")]
     assert [one.producer._runtime.shown_as for one in made] == ["like#2", "like", "like#3"]
