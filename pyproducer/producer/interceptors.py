@@ -11,7 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pyproducer.common.class_names import configure_instance, import_object, is_left_out, make_instance
+from pyproducer.common.class_names import (
+    closed_if_refused,
+    configure_instance,
+    import_object,
+    is_left_out,
+    make_instance,
+)
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.public import public
@@ -138,7 +144,7 @@ def resolve_interceptors(values: Iterable[object],
         props: The producer's properties, for `configure`.
 
     Raises:
-        ConfigError: A name or class cannot be used, or `configure` failed; those made before it are closed.
+        ConfigError: A name or class cannot be used, or `configure` failed; those made so far are closed.
     """
     interceptors: list[Any] = []
     try:
@@ -146,10 +152,12 @@ def resolve_interceptors(values: Iterable[object],
             if is_left_out(value):
                 log.warning("%s has no effect: only a JVM can use %s", KEY, value)
                 continue
-            interceptor: Any = make_instance(KEY, import_object(KEY, value) if isinstance(value, str) else value)
-            if not any(callable(getattr(interceptor, name, None)) for name in ("on_send", "on_acknowledgement")):
-                raise ConfigError(KEY, value, "an interceptor must have on_send(record) or "
-                                              "on_acknowledgement(metadata, exception)")
+            found = import_object(KEY, value) if isinstance(value, str) else value
+            interceptor: Any = make_instance(KEY, found)
+            with closed_if_refused(found, interceptor):
+                if not any(callable(getattr(interceptor, name, None)) for name in ("on_send", "on_acknowledgement")):
+                    raise ConfigError(KEY, value, "an interceptor must have on_send(record) or "
+                                                  "on_acknowledgement(metadata, exception)")
             interceptors.append(interceptor)
             configure_instance(KEY, value, interceptor, props or {})
     except BaseException:

@@ -163,7 +163,7 @@ class Part:
     """An interceptor, or a reporter; it may raise when it begins."""
 
     def __init__(self, error: BaseException | None = None) -> None:
-        self.is_closed = False
+        self.closed_count = 0
         self._error = error
 
     def on_send(self, record: object) -> object:
@@ -173,8 +173,12 @@ class Part:
         if self._error is not None:
             raise self._error
 
+    @property
+    def is_closed(self) -> bool:
+        return self.closed_count > 0
+
     def close(self) -> None:
-        self.is_closed = True
+        self.closed_count += 1
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1), ValueError("no such gateway")])
@@ -210,6 +214,55 @@ def test_constructor_when_a_part_cannot_be_made_then_those_before_it_are_closed(
     with pytest.raises(ConfigError, match="no_such"):
         make({**PROPS, "interceptor.classes": [earlier := Part(), "no_such:Interceptor"]}, later := Serializer())
     assert (earlier.is_closed, later.is_closed) == (True, True)
+
+
+@pytest.mark.parametrize(("make", "key"), [
+    *((make, key) for make in (KafkaProducer, MockProducer)
+      for key in ("key.serializer", "value.serializer", "interceptor.classes", "partitioner.class")),
+    (KafkaProducer, "metric.reporters")])
+@pytest.mark.parametrize("error", [ValueError("no such gateway"), KeyboardInterrupt()], ids=repr)
+def test_constructor_when_a_part_that_it_made_cannot_begin_then_that_is_closed_too(
+        make: Callable[..., object], key: str, error: BaseException) -> None:
+    """What it had begun before it raised, as a thread, stayed."""
+    made: list[Failing] = []
+
+    class Failing(Serializer):
+        def __init__(self) -> None:
+            super().__init__(error)
+            made.append(self)
+
+        def partition(self, *_six: object) -> int:
+            return 0
+
+        def configure(self, *_props: object) -> None:
+            if key != "metric.reporters":
+                self.init(None)
+
+    with pytest.raises((type(error), ConfigError)):
+        make({**PROPS, key: [Failing] if key in {"interceptor.classes", "metric.reporters"} else Failing})
+    assert [part.closed_count for part in made] == [1]
+
+
+@pytest.mark.parametrize("key", ["key.serializer", "interceptor.classes", "partitioner.class"])
+def test_constructor_when_a_part_that_it_made_is_none_of_its_kind_then_it_is_closed(key: str) -> None:
+    made: list[Other] = []
+
+    class Other:
+        is_closed = False
+        partition = None  # it has one, and that cannot be called
+
+        def __init__(self) -> None:
+            made.append(self)
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    with pytest.raises(ConfigError, match="must"):
+        KafkaProducer({**PROPS, key: [Other] if key == "interceptor.classes" else Other})
+    assert [part.is_closed for part in made] == [True]
+    with pytest.raises(ConfigError, match="must"):
+        KafkaProducer({**PROPS, key: [given := Other()] if key == "interceptor.classes" else (given := Other())})
+    assert not given.is_closed, "it is whoever gave it"
 
 
 def test_constructor_when_it_is_interrupted_half_way_then_the_applications_parts_are_closed(
