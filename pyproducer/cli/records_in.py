@@ -272,7 +272,7 @@ def _why_no_names(row: list[str], form: Format) -> str | None:
 
 
 def _leave_out_unnamed(number: int, line: bytes, fields: dict[str, str], names: list[str], row: list[str]) -> None:
-    """Take out columns without a name, as spreadsheets write them behind the last one: nothing is lost of empty ones."""
+    """Take out columns without a name, as spreadsheets write them behind the last: nothing is lost of empty ones."""
     for column, (name, text) in enumerate(zip(names, row), 1):  # noqa: B905 - as many
         if text and not name:
             raise LineError(number, line, f"it has text in column {column}, which has no name, as others have none: "
