@@ -22,12 +22,13 @@ from typing import Any
 import click
 
 from pyproducer.cli.client_settings import Number, cluster_options, props_of
-from pyproducer.client.blocking_client import BlockingClient, login_of
+from pyproducer.client.blocking_client import BlockingClient
 from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest, TransactionDescription
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError, KafkaError
 from pyproducer.common.printable import printable
+from pyproducer.network.sasl.patient_login import login_of
 from pyproducer.producer.config import ProducerConfig
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")

@@ -21,11 +21,12 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final
 
-from pyproducer.client.blocking_client import BlockingClient, login_of
+from pyproducer.client.blocking_client import BlockingClient
 from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.public import public
+from pyproducer.network.sasl.patient_login import login_of
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
 

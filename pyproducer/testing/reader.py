@@ -15,12 +15,13 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, cast
 
-from pyproducer.client.blocking_client import BlockingClient, Connection, login_of
+from pyproducer.client.blocking_client import BlockingClient, Connection
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.error_codes import error_for_code
 from pyproducer.common.errors import KafkaTimeoutError
 from pyproducer.common.records import Header
 from pyproducer.common.timeouts import checked_timeout
+from pyproducer.network.sasl.patient_login import login_of
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.producer.config.other_names import laid_over
 from pyproducer.protocol.apis import ApiKeys

@@ -28,9 +28,10 @@ from pyproducer.cli.doctor.cluster_steps import (
 from pyproducer.cli.doctor.reach import SASL, Reach
 from pyproducer.cli.doctor.report import Report, Status
 from pyproducer.cli.doctor.round_trip import ROUND_TRIP, ask_only, write_one
-from pyproducer.client.blocking_client import BlockingClient, login_of
+from pyproducer.client.blocking_client import BlockingClient
 from pyproducer.common.errors import ConfigError, KafkaError
 from pyproducer.network.channel_builder import client_channel_builder
+from pyproducer.network.sasl.patient_login import login_of
 from pyproducer.producer.config import ProducerConfig
 
 if TYPE_CHECKING:
