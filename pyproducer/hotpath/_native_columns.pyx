@@ -59,7 +59,7 @@ cdef struct Item:
 cdef struct View:
     int kind
     int index_width
-    Py_ssize_t offset
+    int first_bit  # of the first row, in `validity`
     Py_ssize_t length
     const Item *items
     const uint8_t *data
@@ -106,41 +106,69 @@ cdef inline int64_t number_at(const View *view, Py_ssize_t row) noexcept nogil:
 
 
 cdef inline bint is_null(const View *view, Py_ssize_t row) noexcept nogil:
+    row += view.first_bit
     return view.validity is not NULL and not (view.validity[row >> 3] >> (row & 7)) & 1
 
 
 cdef inline Py_ssize_t fetch(const View *view, Py_ssize_t row, const uint8_t **data) noexcept nogil:
     """Return the size of a row and where it is; -1 is None."""
     cdef int64_t begin
+    while view.kind == DICTIONARY:
+        if is_null(view, row):
+            return -1
+        row = number_at(view, row)
+        view = view.dictionary
     if view.kind == ITEMS:
         data[0] = view.items[row].data
         return view.items[row].size
-    row += view.offset
     if is_null(view, row):
         return -1
-    if view.kind == DICTIONARY:
-        row = number_at(view, row)
-        view = view.dictionary
-        row += view.offset
-        if is_null(view, row):
-            return -1
     begin = number_at(view, row)
     data[0] = view.data + begin
     return number_at(view, row + 1) - begin
 
 
 cdef class Column:
-    """A column of bytes or None."""
+    """A column of bytes or None.
+
+    But for the rows' bytes it has what it reads for itself: where the memory of an Arrow array may be written to, by
+    NumPy say, what was checked would not stay so.
+    """
 
     cdef View view
-    cdef tuple owners
+    cdef object owners
     cdef Item *items
+    cdef void *numbers
+    cdef void *validity
 
     def __dealloc__(self):
         free(self.items)
+        free(self.numbers)
+        free(self.validity)
 
     def __len__(self):
         return self.view.length
+
+    cdef int keep_rows(self, validity, numbers, Py_ssize_t width, Py_ssize_t offset, Py_ssize_t count) except -1:
+        """Copy the bitmap of the rows from `offset` on, if there is one, and `count` numbers of theirs."""
+        cdef Py_ssize_t first_byte = offset >> 3, size = ((offset + self.view.length + 7) >> 3) - first_byte
+        if validity is not None:
+            self.validity = copied(validity, first_byte, size)
+            self.view.validity = <const uint8_t *>self.validity
+            self.view.first_bit = offset & 7
+        self.numbers = copied(numbers, offset * width, count * width)
+        self.view.numbers = self.numbers
+        return 0
+
+
+cdef void *copied(source, Py_ssize_t offset, Py_ssize_t size) except NULL:
+    cdef Buffer buffer = Buffer(source)
+    cdef const uint8_t *start = buffer.start(offset + size)
+    cdef void *copy = malloc(size)
+    if copy is NULL:
+        raise MemoryError
+    memcpy(copy, start + offset, size)
+    return copy
 
 
 def items_column(tuple items not None, Py_ssize_t offset, Py_ssize_t length):
@@ -150,7 +178,7 @@ def items_column(tuple items not None, Py_ssize_t offset, Py_ssize_t length):
     cdef PyObject *item
     if offset < 0 or length < 0 or offset + length > len(items):
         raise ValueError("a column's part must lie inside of it")
-    column.owners = (items,)
+    column.owners = items
     # Looked at once: the objects lie all over the memory, and every later look would cost what it takes to fetch them.
     column.items = <Item *>malloc(max(length, 1) * sizeof(Item))
     if column.items is NULL:
@@ -173,25 +201,22 @@ def items_column(tuple items not None, Py_ssize_t offset, Py_ssize_t length):
 def binary_column(validity, offsets, data, bint is_wide, Py_ssize_t offset, Py_ssize_t length):
     """Return a column of an Arrow binary array's buffers; see _python_columns.py."""
     cdef Column column = Column.__new__(Column)
-    cdef Buffer validity_buffer = Buffer(validity), offsets_buffer = Buffer(offsets), data_buffer = Buffer(data)
-    cdef Py_ssize_t width = 8 if is_wide else 4, row
+    cdef Buffer rows = Buffer(data)
+    cdef Py_ssize_t row
     cdef View *view = &column.view
     cdef int64_t before, after, size
     cdef bint is_right = True
-    column.owners = (validity_buffer, offsets_buffer, data_buffer)
+    column.owners = rows
     view.kind = WIDE if is_wide else NARROW
-    view.offset = offset
     view.length = length
     if length:
-        if validity is not None:
-            view.validity = validity_buffer.start((offset + length + 7) // 8)
-        view.numbers = offsets_buffer.start((offset + length + 1) * width)
-        size = data_buffer.view.len if data_buffer.is_held else 0
-        view.data = <const uint8_t *>data_buffer.view.buf if size else <const uint8_t *>view.numbers
+        column.keep_rows(validity, offsets, 8 if is_wide else 4, offset, length + 1)
+        size = rows.view.len if rows.is_held else 0
+        view.data = <const uint8_t *>rows.view.buf if size else <const uint8_t *>view.numbers
         with nogil:
-            before = number_at(view, offset)
+            before = number_at(view, 0)
             is_right = before >= 0
-            for row in range(offset, offset + length):
+            for row in range(length):
                 after = number_at(view, row + 1)
                 if after < before:
                     is_right = False
@@ -206,23 +231,19 @@ def dictionary_column(validity, indices, int index_width, Py_ssize_t offset, Py_
                       Column dictionary not None):
     """Return a column whose rows are rows of another; see _python_columns.py."""
     cdef Column column = Column.__new__(Column)
-    cdef Buffer validity_buffer = Buffer(validity), indices_buffer = Buffer(indices)
     cdef View *view = &column.view
     cdef Py_ssize_t row
     cdef int64_t index
     cdef bint is_right = True
-    column.owners = (validity_buffer, indices_buffer, dictionary)
+    column.owners = dictionary
     view.kind = DICTIONARY
     view.index_width = index_width
-    view.offset = offset
     view.length = length
     view.dictionary = &dictionary.view
     if length:
-        if validity is not None:
-            view.validity = validity_buffer.start((offset + length + 7) // 8)
-        view.numbers = indices_buffer.start((offset + length) * index_width)
+        column.keep_rows(validity, indices, index_width, offset, length)
         with nogil:
-            for row in range(offset, offset + length):
+            for row in range(length):
                 index = number_at(view, row)
                 if (index < 0 or index >= dictionary.view.length) and not is_null(view, row):
                     is_right = False
@@ -236,27 +257,27 @@ def dictionary_column(validity, indices, int index_width, Py_ssize_t offset, Py_
 def encode_header_rows(validity, offsets, bint is_wide, Py_ssize_t offset, Py_ssize_t length,
                        Column keys not None, Column values not None, Py_ssize_t first_row):
     """Encode a list<struct<key, value>> column; see _python_columns.py."""
-    cdef Column lists = binary_column(validity, offsets, b"", is_wide, offset, 0)
-    cdef Buffer validity_buffer = lists.owners[0], offsets_buffer = lists.owners[1]
+    cdef Column lists = Column.__new__(Column)
     cdef View *view = &lists.view
     cdef const uint8_t *key = NULL
     cdef const uint8_t *value = NULL
     cdef uint8_t *out
-    cdef Py_ssize_t row, item, key_size, value_size, total = 0, position = 0, i
+    cdef uint8_t bits
+    cdef Py_ssize_t row, item, key_size, value_size, total = 0, i
     cdef int64_t begin, end, bound
     cdef bytes data
     bounds, ends = array("q", bytes(8 * length)), array("q", bytes(8 * (length + 1)))
     cdef int64_t[::1] bounds_view = bounds, ends_view = ends
     if length == 0:
         return b"", ends, bounds
-    if validity is not None:
-        view.validity = validity_buffer.start((offset + length + 7) // 8)
-    view.numbers = offsets_buffer.start((offset + length + 1) * (8 if is_wide else 4))
+    view.kind = WIDE if is_wide else NARROW
+    view.length = length
+    lists.keep_rows(validity, offsets, 8 if is_wide else 4, offset, length + 1)
     for row in range(length):
-        begin, end, bound = number_at(view, offset + row), number_at(view, offset + row + 1), 0
+        begin, end, bound = number_at(view, row), number_at(view, row + 1), 0
         if begin < 0 or end < begin or end > keys.view.length or end > values.view.length:
             raise ValueError("the Arrow array is broken: its offsets do not grow, or point behind its data")
-        if not is_null(view, offset + row):
+        if not is_null(view, row):
             total += varint_size(end - begin)
             for item in range(begin, end):
                 key_size = fetch(&keys.view, item, &key)
@@ -265,8 +286,12 @@ def encode_header_rows(validity, offsets, bint is_wide, Py_ssize_t offset, Py_ss
                 value_size = fetch(&values.view, item, &value)
                 total += varint_size(key_size) + key_size + varint_size(value_size)
                 bound += 10
+                bits = 0
                 for i in range(key_size):
                     bound += 4 * ((key[i] & 0xC0) != 0x80)
+                    bits |= key[i]
+                if bits & 0x80:
+                    ensure_utf_8(key, key_size, first_row + row)
                 if value_size > 0:
                     total += value_size
                     bound += value_size
@@ -277,11 +302,11 @@ def encode_header_rows(validity, offsets, bint is_wide, Py_ssize_t offset, Py_ss
     data = PyBytes_FromStringAndSize(NULL, total)
     out = <uint8_t *>bytes_data(<PyObject *>data)
     for row in range(length):
-        if is_null(view, offset + row):
+        if is_null(view, row):
             out[0] = 0
             out += 1
             continue
-        begin, end = number_at(view, offset + row), number_at(view, offset + row + 1)
+        begin, end = number_at(view, row), number_at(view, row + 1)
         out = put_varint(out, end - begin)
         for item in range(begin, end):
             key_size = fetch(&keys.view, item, &key)
@@ -293,6 +318,16 @@ def encode_header_rows(validity, offsets, bint is_wide, Py_ssize_t offset, Py_ss
                 memcpy(out, value, value_size)
                 out += value_size
     return data, ends, bounds
+
+
+cdef int ensure_utf_8(const uint8_t *key, Py_ssize_t size, Py_ssize_t row) except -1:
+    cdef bytes whole = key[:size]
+    try:
+        whole.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"headers, row {row}: the header key {whole!r} is not UTF-8, as Kafka wants it: {error.reason} "
+                         f"(position {error.start})") from None
+    return 0
 
 
 # ---- a chunk of rows

@@ -128,7 +128,7 @@ def encode_header_rows(validity: Any, offsets: Any, is_wide: bool, offset: int, 
 
     Raises:
         TypeError: A key is None. Not sent.
-        ValueError: The buffers contradict each other. Not sent.
+        ValueError: A key is not UTF-8, or the buffers contradict each other. Not sent.
     """
     parts: list[bytes] = []
     ends, bounds = array("q", [0]), array("q")
@@ -144,7 +144,11 @@ def encode_header_rows(validity: Any, offsets: Any, is_wide: bool, offset: int, 
             for key, value in zip(keys.items[begin:end], values.items[begin:end], strict=True):
                 if key is None:
                     raise TypeError(f"headers, row {first_row + row}: a header's key must be str, got NoneType: None")
-                text = key.decode()
+                try:
+                    text = key.decode()
+                except UnicodeDecodeError as error:
+                    raise ValueError(f"headers, row {first_row + row}: the header key {key!r} is not UTF-8, as Kafka "
+                                     f"wants it: {error.reason} (position {error.start})") from None
                 headers.append((text, value))
                 bound += 10 + 4 * len(text) + (0 if value is None else len(value))
         parts.append(encode_headers(headers))
@@ -233,10 +237,21 @@ class ColumnChunk:
 
         Returns:
             The index in the batch of the first row that was added, and how many were.
+
+        Raises:
+            MemoryError: There is none for the first of them. None was added.
         """
         first = batch.record_count
+        try:
+            self._append_rows(batch, timestamps, order, start, end)
+        except MemoryError:
+            if batch.record_count == first:
+                raise
+        return first, batch.record_count - first  # whoever waits for rows that are there must be told of them
+
+    def _append_rows(self, batch: Any, timestamps: array[int], order: array[int], start: int, end: int) -> None:
         if batch.is_closed:
-            return first, 0
+            return
         self._ensure_inside(len(timestamps))
         if not 0 <= start <= end <= len(order):
             raise ValueError("the part of the order does not exist")
@@ -262,7 +277,6 @@ class ColumnChunk:
             buffer += varint(len(body))
             buffer += body
             batch.end = (len(buffer), count + 1, max_timestamp)
-        return first, batch.record_count - first
 
     def _ensure_inside(self, length: int) -> None:
         if self.first_row < 0 or self.first_row + self.row_count > length:

@@ -16,6 +16,9 @@ from typing import Any
 from pyproducer.common.records import LEAST_MS, LEAST_SECONDS, to_timestamp
 from pyproducer.hotpath import Column, binary_column, dictionary_column, encode_header_rows, items_column
 
+_PER_UNIT = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
+"""How many ms a unit of a timestamp is: times this, by that."""
+
 
 def is_arrow(column: object) -> bool:
     """Whether an object is an Arrow array or a chunked one, of whatever library."""
@@ -79,6 +82,23 @@ def header_chunks(column: Any) -> list[Any]:
     return chunks
 
 
+def items_of(name: str, chunks: list[Any]) -> list[Any]:
+    """Return the rows of arrays as Python objects.
+
+    Raises:
+        ValueError: Text is not UTF-8. Not sent.
+    """
+    items: list[Any] = []
+    for chunk in chunks:
+        for item in chunk:
+            try:
+                items.append(item.as_py())
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{name}, row {len(items)}: the text {error.object!r} is not UTF-8, as Arrow wants "
+                                 f"it: {error.reason} (position {error.start})") from None
+    return items
+
+
 def bytes_column(chunk: Any) -> Column:
     """Return the column of an array whose type was checked.
 
@@ -108,7 +128,7 @@ def header_columns(chunk: Any, first_row: int) -> tuple[Column, array[int]]:
 
     Raises:
         TypeError: A key is null. Not sent.
-        ValueError: Its buffers contradict each other. Not sent.
+        ValueError: A key is not UTF-8, or its buffers contradict each other. Not sent.
     """
     from pyarrow import types
 
@@ -144,24 +164,32 @@ def int_column(name: str, chunks: list[Any], form: str, default: int, highest: i
     numbers = array(form)
     first_row = 0
     for chunk in chunks:
-        kind = chunk.type
+        kind, most, unit = chunk.type, highest, ""
         if name == "timestamps" and types.is_timestamp(kind):
-            chunk = chunk.cast(pyarrow.timestamp("ms", kind.tz), safe=False).cast(pyarrow.int64())
+            # As they are: a cast to ms lets what does not fit wrap around, and rounds what is negative up to 0.
+            most, unit = highest // _PER_UNIT[kind.unit][0], f" {kind.unit}"
+            chunk = chunk.cast(pyarrow.int64())
         elif types.is_null(kind):
             chunk = chunk.cast(pyarrow.int64())
         elif not types.is_integer(kind):
             allowed = "int64 or timestamp" if name == "timestamps" else "int32 or int64"
             raise TypeError(f"{name} must be a list of int or None, or an Arrow array of {allowed}, got {kind}")
+        # Arrow compares int64 with uint64 only where both fit.
+        least, limit, least_seconds, least_ms = pyarrow.array(
+            (0, most, LEAST_SECONDS, LEAST_MS), pyarrow.uint64() if types.is_uint64(kind) else pyarrow.int64())
         if name == "timestamps" and types.is_integer(kind):
-            in_seconds = compute.and_(compute.greater_equal(chunk, LEAST_SECONDS), compute.less(chunk, LEAST_MS))
+            in_seconds = compute.and_(compute.greater_equal(chunk, least_seconds), compute.less(chunk, least_ms))
             row = in_seconds.index(True).as_py()
             if row >= 0:
                 _refuse_seconds(first_row + row, chunk[row].as_py())
-        outside = compute.or_(compute.less(chunk, 0), compute.greater(chunk, highest))
+        outside = compute.or_(compute.less(chunk, least), compute.greater(chunk, limit))
         row = outside.index(True).as_py()
         if row >= 0:
-            raise ValueError(f"{name}, row {first_row + row}: {chunk[row].as_py()} is out of range: it must be from 0 "
-                             f"to {highest}, or null")
+            raise ValueError(f"{name}, row {first_row + row}: {chunk[row].as_py()}{unit} is out of range: it must be "
+                             f"from 0 to {most}, or null")
+        if unit:
+            factor, divisor = _PER_UNIT[kind.unit]
+            chunk = compute.divide(compute.multiply(chunk, factor), divisor)
         wide = chunk.cast(pyarrow.int64() if form == "q" else pyarrow.int32()).fill_null(default)
         if len(wide):
             view = memoryview(wide.buffers()[1]).cast("B")

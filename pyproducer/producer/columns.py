@@ -22,6 +22,7 @@ from pyproducer.producer import arrow_columns
 MAX_ROWS = 2**31 - 1
 MAX_TIMESTAMP = 2**63 - 1
 _NAT = -2**63
+_FINE_UNITS = frozenset({"ns]", "ps]", "fs]", "as]"})
 _EPOCH = datetime.fromtimestamp(0, timezone.utc)
 
 
@@ -120,11 +121,12 @@ def to_rows(name: str, column: Any, *, is_text: bool) -> list[Any]:
 
     Raises:
         TypeError: It is not a column, or an Arrow one of another type. Not sent.
+        ValueError: An Arrow column's text is not UTF-8. Not sent.
     """
     if is_text or not arrow_columns.is_arrow(column):
         return to_items(name, column)
     return [item.encode() if type(item) is str else item
-            for chunk in arrow_columns.bytes_chunks(name, column) for item in chunk.to_pylist()]
+            for item in arrow_columns.items_of(name, arrow_columns.bytes_chunks(name, column))]
 
 
 def to_items(name: str, column: Any) -> list[Any]:
@@ -132,9 +134,10 @@ def to_items(name: str, column: Any) -> list[Any]:
 
     Raises:
         TypeError: It is not a column. Not sent.
+        ValueError: An Arrow column's text is not UTF-8. Not sent.
     """
     if arrow_columns.is_arrow(column):
-        return [item for chunk in arrow_columns.chunks_of(name, column) for item in chunk.to_pylist()]
+        return arrow_columns.items_of(name, arrow_columns.chunks_of(name, column))
     if isinstance(column, (str, bytes, bytearray, memoryview, dict)) or not isinstance(column, Iterable):
         raise TypeError(f"{name} must be a list or an Arrow array, got {type(column).__name__}")
     # NumPy's numbers are no ints; its arrays, and array.array, make a list of Python's own faster than iteration does.
@@ -176,11 +179,19 @@ def _is_numpy_time(column: Any) -> bool:
 
 def _moments(column: Any) -> list[datetime | None]:
     """Return NumPy's datetime64, which is UTC in whatever unit, with its zone; NaT is None."""
-    numbers = column.astype("datetime64[us]").astype("int64").tolist()
-    try:
-        return [None if number == _NAT else _EPOCH + timedelta(microseconds=number) for number in numbers]
-    except OverflowError:
-        raise ValueError("timestamps has a datetime64 beyond the year 9999") from None
+    in_us = column.astype("datetime64[us]")
+    given = again = column.astype("int64").tolist()
+    if column.dtype.name[-3:] not in _FINE_UNITS:  # NumPy lets what does not fit wrap around
+        again = in_us.astype(column.dtype).astype("int64").tolist()
+    moments: list[datetime | None] = []
+    for row, number in enumerate(in_us.astype("int64").tolist()):
+        try:
+            if given[row] != again[row]:
+                raise OverflowError
+            moments.append(None if given[row] == _NAT else _EPOCH + timedelta(microseconds=number))
+        except OverflowError:
+            raise ValueError(f"timestamps, row {row}: the datetime64 {column[row]} is beyond the year 9999") from None
+    return moments
 
 
 def _bytes_source(name: str, column: Any, to_bytes: Callable[[str, Any], bytes | None]) -> _Source:

@@ -86,8 +86,8 @@ def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers:
                 topic, value_items[row], key_items[row], headers=header_items[row],
                 partition=None if places[row] < 0 else places[row],
                 timestamp=None if times[row] < 0 else given_time(times[row])))
-        except TypeError as error:
-            raise TypeError(f"headers, row {row}: {error}") from None
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"headers, row {row}: {error}") from None
         if times[row] < 0:
             times[row] = created
     future = BatchFuture(topic, places, times, life, within)
@@ -200,7 +200,7 @@ def _header_rows(column: Any) -> list[Any]:
     if not arrow_columns.is_arrow(column):
         return to_items("headers", column)
     return [item and [(pair["key"], pair["value"]) for pair in item]
-            for chunk in arrow_columns.header_chunks(column) for item in chunk.to_pylist()]
+            for item in arrow_columns.items_of("headers", arrow_columns.header_chunks(column))]
 
 
 def _left_ms(clock: Clock, deadline_ms: int) -> int:

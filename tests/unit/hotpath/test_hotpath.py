@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from array import array
 from types import SimpleNamespace
 
 import pytest
 
 from pyproducer import RecordMetadata, hotpath
 from pyproducer.hotpath import _python
+from pyproducer.record.record_reader import decode_records
 from tests.support.patience import PROGRAM_S
 
 # Values of Java's Utils.murmur2, from Apache Kafka's own tests, as unsigned.
@@ -107,3 +109,42 @@ def test_metadata_when_callbacks_hash_it_then_each_has_its_own_hash():
     assert all(own == expected for own, expected, _ in told)
     assert len({own for own, _, _ in told}) == 6
     assert set(kept) == {RecordMetadata("t", 3, 54 + index, 1004 + index, -1, 1) for index in range(2)}
+
+
+def values_of(batch):
+    records = decode_records(bytes(batch.buffer[_python.HEADER_SIZE_BYTES:]), record_count=batch.record_count,
+                             base_offset=0, base_timestamp=batch.base_timestamp, base_sequence=-1,
+                             append_timestamp=None)
+    return [record.value for record in records]
+
+
+def append_all(batch, chunk):
+    return chunk.append_to(batch, array("q", [5] * chunk.row_count), array("i", range(chunk.row_count)), 0,
+                           chunk.row_count)
+
+
+@pytest.mark.parametrize(("is_wide", "form"), [(False, "i"), (True, "q")])
+@pytest.mark.parametrize("offset", [0, 3, 11])
+def test_column_when_the_memory_it_was_made_of_changes_then_its_rows_stay(is_wide, form, offset):
+    """Offsets were checked once and read again later, perhaps behind all that was theirs."""
+    validity, offsets = bytearray(b"\xff" * 3), array(form, [0] * offset + [0, 1, 2])
+    indices = array("i", [0] * offset + [0, -7, 1])
+    index_validity = bytearray((~(2 << offset) & 0xFFFFFF).to_bytes(3, "little"))
+    column = hotpath.binary_column(validity, offsets, b"ab", is_wide, offset, 2)
+    rows = hotpath.dictionary_column(index_validity, indices, 4, offset, 3, column)
+    offsets[offset + 1], offsets[offset + 2], indices[offset], indices[offset + 2] = -2**30, 2**30, 2**30, -2**30
+    validity[:], index_validity[:] = bytes(3), b"\xff" * 3
+    batch = hotpath.OpenBatch(None, 1000)
+    assert append_all(batch, hotpath.ColumnChunk(0, column, None, None, None)) == (0, 2)
+    assert append_all(batch, hotpath.ColumnChunk(0, rows, None, None, None)) == (2, 3)
+    assert values_of(batch) == [b"a", b"b", b"a", None, b"b"]
+
+
+def test_column_when_a_dictionary_has_one_itself_then_its_rows_are_those():
+    """The compiled text took the inner one's indices for offsets."""
+    values = hotpath.items_column((b"a", None, b"c"), 0, 3)
+    inner = hotpath.dictionary_column(None, array("i", [2, 1, 0]), 4, 0, 3, values)
+    outer = hotpath.dictionary_column(None, array("i", [0, 1, 2]), 4, 0, 3, inner)
+    batch = hotpath.OpenBatch(None, 1000)
+    append_all(batch, hotpath.ColumnChunk(0, outer, None, None, None))
+    assert values_of(batch) == [b"c", None, b"a"]

@@ -80,3 +80,27 @@ def test_columns_when_they_are_ended_at_any_line_then_the_others_are_whole(numbe
     values = values_of(batch)
     assert values in ([b"first", b"last"], [b"first", b"torn", b"last"], [b"first", b"torn", b"too", b"last"])
     assert was_ended or b"too" in values
+
+
+@pytest.mark.parametrize("fits", range(3))
+def test_columns_when_memory_ends_half_way_then_the_rows_that_are_there_are_told(
+        monkeypatch: pytest.MonkeyPatch, fits: int) -> None:
+    """It raised, as if none was there, and nobody waited for those that were; the compiled text told of them."""
+    batch = _python.OpenBatch(None, 1000)
+    assert batch.try_append(5, None, b"first", (), None) is not None
+    chunk = _python_columns.ColumnChunk(0, _python_columns.items_column((b"0", b"1", b"2"), 0, 3), None, None, None)
+    encodings = iter(range(5 * fits + 2))
+
+    def encode(value: int) -> bytes:
+        if next(encodings, None) is None:
+            raise MemoryError
+        return _python.varint(value)
+
+    monkeypatch.setattr(_python_columns, "varint", encode)
+    told = []
+    try:
+        told.append(chunk.append_to(batch, array("q", [7] * 3), array("i", range(3)), 0, 3))
+    except MemoryError:
+        assert fits == 0
+    assert told == ([(1, fits)] if fits else [])
+    assert values_of(batch) == [b"first", b"0", b"1"][:1 + fits]

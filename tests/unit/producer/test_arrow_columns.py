@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
@@ -22,6 +23,7 @@ NO_PYARROW = "the package pyarrow is not installed: pip install -e '.[spark,test
 if importlib.util.find_spec("pyarrow") is None and not os.environ.get("PYPRODUCER_TEST_ENVIRONMENT"):
     refuse(NO_PYARROW, whole_module=True)
 pyarrow = pytest.importorskip("pyarrow", reason=NO_PYARROW)  # other Pythons run the unit tests without it
+pytest.importorskip("pyarrow.compute", reason=NO_PYARROW)
 
 INDEX_TYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 
@@ -51,6 +53,14 @@ def test_dictionary_when_an_index_has_the_highest_bit_then_it_is_not_taken_for_n
     column = pyarrow.DictionaryArray.from_arrays(indices, values)
     facade.producer.send_batch("t", column, partitions=[0, 0]).result(GIVE_UP_S)
     assert stored(facade) == [b"%d" % highest, b"0"]
+
+
+def test_dictionary_when_its_values_are_of_the_null_type_then_its_rows_are_null(facades: Facades) -> None:
+    """The compiled text looked for the offsets of a dictionary that has none: the process ended by a signal."""
+    column = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0, None, 0]), pyarrow.nulls(1))
+    facade = facades()
+    facade.producer.send_batch("t", column, keys=column, partitions=[0] * 3).result(GIVE_UP_S)
+    assert stored(facade) == [None, None, None]
 
 
 def test_chunks_when_the_first_finds_no_memory_then_all_rows_are_refused_once(facades: Facades) -> None:
@@ -110,6 +120,20 @@ def test_headers_when_key_and_value_are_of_a_known_type_then_taken(facades: Faca
     headers = pyarrow.array([[{"key": "h", "value": None}], None], kind)
     facade.producer.send_batch("t", [b"a", b"b"], headers=headers, partitions=[0, 0]).result(GIVE_UP_S)
     assert [value for *_, values in facade.broker.sent for value in values] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("serializer", [None, lambda _topic, _headers, data: data], ids=["columns", "rows"])
+def test_headers_when_a_key_is_not_utf_8_then_its_row_is_named_and_nothing_is_sent(
+        facades: Facades, serializer: Any) -> None:
+    """It went into the batch, which could then not be split: the sender met the same key in each of its turns."""
+    offsets, data = array("i", [0, 1, 3, 4]), b"a\xff\xfea"
+    keys = pyarrow.Array.from_buffers(pyarrow.string(), 3, [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(data)])
+    pairs = pyarrow.StructArray.from_arrays([keys, pyarrow.array([b"x"] * 3)], ["key", "value"])
+    facade = facades(serializers=(None, serializer))
+    with pytest.raises(ValueError, match=r"headers, row 1: .*UTF-8.*: invalid start byte \(position 0\)"):
+        facade.producer.send_batch("t", [b"v"] * 3, headers=pyarrow.ListArray.from_arrays([0, 1, 2, 3], pairs))
+    facade.producer.flush(GIVE_UP_S)
+    assert facade.broker.sent == []
 
 
 @pytest.mark.parametrize(("name", "allowed"), [
@@ -261,6 +285,33 @@ def test_timestamps_when_they_must_be_in_seconds_then_the_row_is_refused_whateve
     assert [record.timestamp for record in send([b"v"], timestamps=in_1970)] == [1_700_000_000], "it says what it is"
 
 
+@pytest.mark.parametrize(("number", "kind", "words"), [
+    (2**62, pyarrow.timestamp("s"), "4611686018427387904 s is out of range: it must be from 0 to 9223372036854775, or"),
+    (-2**62, pyarrow.timestamp("s", "UTC"), "-4611686018427387904 s is out of range"),
+    (-1, pyarrow.timestamp("ns"), "-1 ns is out of range"), (-999, pyarrow.timestamp("us"), "-999 us is out of range"),
+    (-1, pyarrow.timestamp("ms"), "-1 ms is out of range"),
+    (2**63, pyarrow.uint64(), "9223372036854775808 is out of range: it must be from 0 to 9223372036854775807, or null"),
+], ids=str)
+def test_timestamps_when_arrows_do_not_fit_then_the_row_is_refused_whatever_road_it_takes(
+        send: Callable[..., list[Record]], number: int, kind: Any, words: str) -> None:
+    """Those of seconds wrapped around, and became any time; a little before 1970 became 1970."""
+    with pytest.raises(ValueError, match=f"timestamps, row 1: {words}"):
+        send([b"v"] * 2, timestamps=pyarrow.array([0, number], kind))
+
+
+def test_timestamps_when_arrows_are_the_last_that_fit_then_they_are_sent(send: Callable[..., list[Record]]) -> None:
+    fit = [pyarrow.array([number], kind) for number, kind in (
+        (2**63 // 1000, pyarrow.timestamp("s")), (2**63 - 1, pyarrow.uint64()), (2**63 - 1, pyarrow.timestamp("ns")))]
+    told = [send([b"v"], timestamps=column)[-1].timestamp for column in fit]
+    assert told == [9_223_372_036_854_775_000, 2**63 - 1, 9_223_372_036_854]
+
+
+def test_partitions_when_one_of_64_bits_without_sign_does_not_fit_then_its_row_is_named(
+        facades: Facades) -> None:
+    with pytest.raises(ValueError, match="partitions, row 1: 9223372036854775808 is out of range"):
+        facades().producer.send_batch("t", [b"v"] * 2, partitions=pyarrow.array([0, 2**63], pyarrow.uint64()))
+
+
 @pytest.fixture
 def in_tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Local time is that of Tokyo, nine hours before UTC."""
@@ -300,3 +351,13 @@ def test_timestamps_when_one_of_numpys_is_none_or_far_away_then_it_is_now_or_ref
     for wrong, why in (("1969-12-31", "row 0: timestamp .* is out of range"), ("20000-01-01", "beyond the year 9999")):
         with pytest.raises(ValueError, match=why):
             send([b"v"], timestamps=numpy.array([wrong], "datetime64[ms]"))
+
+
+@pytest.mark.parametrize("unit", ["Y", "D", "s", "ms"])
+def test_timestamps_when_numpys_wrap_around_then_the_row_is_refused_whatever_road_it_takes(
+        send: Callable[..., list[Record]], unit: str) -> None:
+    """NumPy's cast to a finer unit is silent, and 2**62 seconds became 1970."""
+    numpy = pytest.importorskip("numpy")
+    far = numpy.array([0, 2**62], "int64").view(f"datetime64[{unit}]")
+    with pytest.raises(ValueError, match=r"timestamps, row 1: the datetime64 \S+ is beyond the year 9999"):
+        send([b"v"] * 2, timestamps=far)
