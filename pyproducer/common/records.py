@@ -47,7 +47,7 @@ def to_headers(headers: Iterable[Any] | Mapping[str, bytes | None] | None,
         TypeError: A header is not a pair of str and bytes or None. Not sent.
         ValueError: A key cannot be written in UTF-8. Not sent.
     """
-    if not headers:
+    if headers is None:
         return NO_HEADERS
     checked: list[Header] = []
     try:
@@ -61,15 +61,22 @@ def to_headers(headers: Iterable[Any] | Mapping[str, bytes | None] | None,
             raise _refusal(headers, f"a header must be a pair (str, bytes or None), got {header!r}") from None
         if not isinstance(key, str):
             raise _refusal(headers, f"a header's key must be str, got {type(key).__name__}: {key!r}")
+        # A subclass may have a length of its own, which compiled code does not ask for.
+        key = key if type(key) is str else str.__str__(key)
         if not key.isascii():
             _ensure_utf_8(key, topic)
-        if isinstance(value, (bytearray, memoryview)):
-            value = bytes(value)
-        elif value is not None and not isinstance(value, bytes):
-            raise _refusal(headers, f"the value of header {key!r} must be bytes or None, got {type(value).__name__}")
-        # A subclass may have a length of its own, which compiled code does not ask for.
-        checked.append(Header(key if type(key) is str else str.__str__(key), value))
+        if value is not None and type(value) is not bytes:
+            if not isinstance(value, (bytes, bytearray, memoryview)):
+                raise _refusal(headers,
+                               f"the value of header {key!r} must be bytes or None, got {type(value).__name__}")
+            value = plain_bytes(value)
+        checked.append(Header(key, value))
     return tuple(checked)
+
+
+def plain_bytes(data: bytes | bytearray | memoryview) -> bytes:
+    """Return data as bytes and no subclass: one may have a length, or bytes, of its own."""
+    return bytes.__getitem__(data, slice(None)) if isinstance(data, bytes) else memoryview(data).tobytes()
 
 
 def _ensure_utf_8(key: str, topic: str | None) -> None:
@@ -119,7 +126,8 @@ def _constructor(topic: str, value: Any = None, key: Any = None, *, partition: i
 class ProducerRecord(RecordParts):
     """A record to send: topic and value, and what else is known of it.
 
-    What was checked when it was made cannot be changed after; an interceptor makes another record.
+    What was checked when it was made cannot be changed after, nor overridden by a subclass; an interceptor makes
+    another record.
 
     Args:
         topic: Name of the topic, not empty.
@@ -145,6 +153,13 @@ class ProducerRecord(RecordParts):
 
         def __init__(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None,
                      timestamp: int | datetime | None = None, headers: HeadersLike | None = None) -> None: ...
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        for name in sorted(_PARTS):
+            if getattr(cls, name) is not getattr(RecordParts, name):
+                raise TypeError(f"{cls.__name__} overrides {name} of ProducerRecord, which compiled code would not "
+                                "look at: give it to the constructor")
 
     @staticmethod
     def _checked(topic: str, partition: int | None, timestamp: int | datetime | None,
@@ -198,6 +213,17 @@ class ProducerRecord(RecordParts):
 
     def _parts(self) -> tuple[Any, ...]:
         return (self.topic, self.partition, self.timestamp, self.key, self.value, self.headers)
+
+
+def ensure_made(record: ProducerRecord) -> None:
+    """Refuse a record that has nothing in it.
+
+    Raises:
+        TypeError: Its constructor did not run. Not sent.
+    """
+    if getattr(record, "topic", None) is None:
+        raise TypeError(f"this {type(record).__name__} was never made: its __init__ did not run, or did not call that "
+                        "of ProducerRecord")
 
 
 def to_topic(topic: str) -> str:

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any
 
 from pyproducer.common.errors import ConfigError, SerializationError
-from pyproducer.common.records import Header, to_headers
+from pyproducer.common.records import Header, plain_bytes, to_headers
 from pyproducer.frames.json_text import as_it_is, is_plain, json_objects, json_values, without_views
 from pyproducer.producer.kafka_producer import KafkaProducer
 from pyproducer.producer.serializers import Serializer, resolve_serializer
@@ -221,7 +221,7 @@ class _Plan:
                 raise SerializationError(f"The serializer {serializer!r} failed on row {self._row_count} for topic "
                                          f"{self._topic!r}: {cause}") from cause
             self._row_count += 1
-            values.append(value if value is None else bytes(value))
+            values.append(value if value is None else plain_bytes(value))
             all_headers.append([{"key": key, "value": content} for key, content in checked])
         columns = {"value": pyarrow.array(values, pyarrow.binary())}
         if named is not None or any(all_headers):

@@ -32,6 +32,15 @@ cdef extern from *:
     void unlock_batch(BatchLock *lock)
 
 
+cdef extern from *:
+    """
+    /* Not of a subclass that has an __iter__ of its own, and with it other items. */
+    #define is_pair(thing) (PyTuple_Check(thing) && PyTuple_GET_SIZE(thing) == 2 \\
+                            && Py_TYPE(thing)->tp_iter == PyTuple_Type.tp_iter)
+    """
+    bint is_pair(object thing)
+
+
 cdef uint32_t hash_key(const uint8_t *data, Py_ssize_t length) noexcept nogil
 
 

@@ -17,7 +17,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_Check, PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -85,7 +85,7 @@ def encode_headers(headers):
     pairs = headers if PyTuple_CheckExact(headers) else tuple(headers)
     size = varint_size(len(pairs))
     for header in pairs:
-        if not PyTuple_Check(header) or PyTuple_GET_SIZE(header) != 2:
+        if not is_pair(header):
             return encode_other_headers(headers)
         key, value = <object>PyTuple_GET_ITEM(header, 0), <object>PyTuple_GET_ITEM(header, 1)
         if not PyUnicode_CheckExact(key) or not (value is None or PyBytes_CheckExact(value)):
@@ -239,6 +239,10 @@ cdef class FutureRecordMetadata:
             return False, False, None, None
         error = self._result.exception_of(self, 0)
         return True, False, self._result.result_of(self, 0) if error is None else None, error
+
+    def __reduce_ex__(self, _protocol):
+        raise TypeError("a FutureRecordMetadata cannot be pickled or copied: it belongs to its producer; what result() "
+                        "returns can be")
 
     def __await__(self):
         return self._result.await_of(self)
@@ -459,6 +463,7 @@ cdef class OpenBatch:
         cdef Py_ssize_t value_size = -1 if value is None else PyBytes_GET_SIZE(value)
         cdef bytes encoded_headers = None
         cdef FutureRecordMetadata future
+        cdef bint is_alone = False
         if self.closed:
             return None
         if headers:
@@ -478,9 +483,14 @@ cdef class OpenBatch:
             future.serialized_key_size = key_size
             future.serialized_value_size = value_size
             future._on_completion = on_completion
-            self.put(timestamp, key, value, encoded_headers)
+            # Before the record, which must not be there without one.
             self.futures.append(future)
+            is_alone = True
+            self.put(timestamp, key, value, encoded_headers)
+            is_alone = False
         finally:
+            if is_alone:  # there was no memory
+                self.futures.pop()
             unlock_batch(&self.lock)
         return future
 

@@ -25,11 +25,11 @@ from cpython.list cimport PyList_CheckExact
 from cpython.long cimport PyLong_CheckExact
 from cpython.method cimport PyMethod_Check, PyMethod_GET_FUNCTION
 from cpython.object cimport PyCallable_Check, PyObject, PyTypeObject
-from cpython.tuple cimport PyTuple_Check, PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_CheckExact, PyUnicode_GET_LENGTH
 from libc.stdint cimport int64_t, uint8_t, uintptr_t
 
-from pyproducer.hotpath._native cimport HEADER_BYTES, OVERHEAD_BYTES, OpenBatch, hash_key
+from pyproducer.hotpath._native cimport HEADER_BYTES, OVERHEAD_BYTES, OpenBatch, hash_key, is_pair
 
 cdef extern from "time.h" nogil:
     ctypedef long time_t
@@ -302,10 +302,10 @@ cdef class Road:
             else:
                 record, on_completion = self.upcalls.checked(topic, value, key, partition, timestamp, headers,
                                                              on_completion)
-        elif type(topic) is self.record_class and key is None and partition is None and timestamp is None and (
+        elif type(topic) is self.record_class and (<RecordParts?>topic).topic is not None and key is None and partition is None and timestamp is None and (
                 headers is None) and (value is None or (on_completion is None and self.is_taken(value))) and (
                 on_completion is None or self.is_taken(on_completion)):
-            record = <RecordParts?>topic
+            record = <RecordParts>topic
             if value is not None:
                 on_completion = value
         else:
@@ -378,7 +378,7 @@ cdef class Road:
         if headers:
             # Checked before they came here, and once more: nothing else may be read as a pair.
             for header in <tuple?>headers:
-                if not PyTuple_Check(header) or PyTuple_GET_SIZE(header) != 2:
+                if not is_pair(header):
                     raise TypeError(f"a header must be a pair (str, bytes or None), got {header!r}")
                 found = PyTuple_GET_ITEM(header, 0)
                 headers_bound += 10 + 4 * len(<str><object>found)
@@ -394,7 +394,7 @@ cdef class Road:
         if made is None:
             made = self.upcalls.find_route(topic)
         index = -1 if partition is None else partition
-        if made is None or index >= (<Route?>made).count:
+        if made is None or index >= (<Route?>made).count or (index < 0 and partition is not None):
             return self.upcalls.await_topic(topic, partition, created_ms, key, key_bytes, value, value_bytes,
                                             () if headers is None else headers, on_completion, size)
         route = <Route>made
@@ -457,8 +457,6 @@ cdef object plain_headers(headers):
     """Return headers as a tuple where they are pairs of exactly str and bytes or None; else None."""
     cdef tuple pairs
     cdef object header, value
-    if not headers:
-        return ()
     if PyTuple_CheckExact(headers):
         pairs = <tuple>headers
     elif PyList_CheckExact(headers):
@@ -466,7 +464,7 @@ cdef object plain_headers(headers):
     else:
         return None
     for header in pairs:
-        if not PyTuple_Check(header) or PyTuple_GET_SIZE(header) != 2:
+        if not is_pair(header):
             return None
         if not PyUnicode_CheckExact(<object>PyTuple_GET_ITEM(header, 0)):
             return None

@@ -51,7 +51,12 @@ def murmur2(data: bytes) -> int:
 
     Returns:
         The hash as an unsigned 32-bit int. Partitioners mask it with 0x7fffffff (Java's toPositive).
+
+    Raises:
+        TypeError: It is not bytes, or a subclass, which may have a length of its own.
     """
+    if type(data) is not bytes:
+        raise TypeError(f"Argument 'data' has incorrect type (expected bytes, got {type(data).__name__})")
     if len(data) <= _LONGEST_REMEMBERED_KEY_BYTES:
         return _murmur2_remembered(data)
     return _murmur2(data)
@@ -233,6 +238,10 @@ class FutureRecordMetadata:
         error = self._result.exception_of(self, 0)
         return True, False, self._result.result_of(self, 0) if error is None else None, error
 
+    def __reduce_ex__(self, _protocol: Any) -> NoReturn:
+        raise TypeError("a FutureRecordMetadata cannot be pickled or copied: it belongs to its producer; what result() "
+                        "returns can be")
+
     def __await__(self) -> Generator[Any, None, Any]:
         return self._result.await_of(self)  # type: ignore[no-any-return]  # the contract names no class of ours
 
@@ -354,9 +363,16 @@ class OpenBatch:
                     needed_bytes += 10 + 4 * len(header_key) + (0 if header_value is None else len(header_value))
             if used + needed_bytes > self.write_limit_bytes:
                 return None
-        self.append(timestamp, key, value, headers)
+        # Before the record, which must not be there without one: Ctrl-C may come between any two lines.
         future = FutureRecordMetadata(self.result, index, timestamp, key_size, value_size, on_completion)
-        self.futures.append(future)
+        future_count = len(self.futures)
+        try:
+            self.futures.append(future)
+            self.append(timestamp, key, value, headers)
+        except BaseException:
+            if self.end[1] == index:
+                del self.futures[future_count:]
+            raise
         return future
 
 

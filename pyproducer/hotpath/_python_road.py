@@ -238,7 +238,7 @@ class Road:
         if self._inside and get_ident() in self._inside:
             upcalls.ensure_outside()
         record: Any = None
-        if (type(topic) is str and topic and not headers
+        if (type(topic) is str and topic and headers is None
                 and (partition is None or (type(partition) is int and 0 <= partition <= _MOST_PARTITION))
                 and (timestamp is None or (type(timestamp) is int and (
                     _LEAST_MS <= timestamp < 2**63 or 0 <= timestamp < _LEAST_SECONDS)))
@@ -293,7 +293,7 @@ class Road:
         route: Route | None = self._routes.routes.get(topic)
         if route is None:
             route = upcalls.find_route(topic)
-        if route is None or (partition is not None and partition >= route.count):
+        if route is None or (partition is not None and not 0 <= partition < route.count):
             return upcalls.await_topic(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
                                        on_completion, size_bytes)
         route.is_used = True

@@ -32,7 +32,14 @@ from pyproducer.common.errors import (
     RecordTooLargeError,
     SerializationError,
 )
-from pyproducer.common.records import Header, ProducerRecord, ensure_callable, to_headers
+from pyproducer.common.records import (
+    Header,
+    ProducerRecord,
+    ensure_callable,
+    ensure_made,
+    plain_bytes,
+    to_headers,
+)
 from pyproducer.hotpath import (
     AS_IS,
     CALLED,
@@ -231,8 +238,9 @@ class RecordSender:
                                 f"{type(value).__name__}; the value belongs into the ProducerRecord")
             self.road.takes(value)
             on_completion = value
-        if key is not None or partition is not None or timestamp is not None or headers:
+        if key is not None or partition is not None or timestamp is not None or to_headers(headers):
             raise TypeError("send(record) takes key, partition, timestamp and headers from the ProducerRecord")
+        ensure_made(topic)
         return topic, on_completion
 
     def ensure_callback(self, callback: Any) -> bool:
@@ -461,7 +469,7 @@ class RecordSender:
         if data is None or type(data) is bytes:
             return data
         if isinstance(data, (bytes, bytearray, memoryview)):
-            return bytes(data)
+            return plain_bytes(data)
         if serializer is None:
             raise SerializationError(
                 f"The {part} is a {type(data).__name__}, but no {part} serializer is given: pass bytes, or set "

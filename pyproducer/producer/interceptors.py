@@ -21,7 +21,7 @@ from pyproducer.common.class_names import (
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.public import public
-from pyproducer.common.records import ProducerRecord, RecordMetadata
+from pyproducer.common.records import ProducerRecord, RecordMetadata, ensure_made
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.record.layout import NO_TIMESTAMP
 
@@ -84,6 +84,7 @@ class ProducerInterceptors:
                 if not isinstance(result, ProducerRecord):
                     raise TypeError(f"on_send of {interceptor!r} must return a ProducerRecord, got "
                                     f"{type(result).__name__}")
+                ensure_made(result)
             except Exception:
                 log.warning("Error executing interceptor on_send callback for topic: %s, partition: %s", record.topic,
                             record.partition, exc_info=True)

@@ -24,7 +24,7 @@ from pyproducer.common.class_names import closed_if_refused, configure_instance,
 from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.public import public
-from pyproducer.common.records import Header
+from pyproducer.common.records import Header, plain_bytes
 from pyproducer.producer.json_serializer import JsonSerializer
 
 Headers = list[Header]
@@ -69,7 +69,7 @@ class BytesSerializer(_Named):
         if data is None or type(data) is bytes:
             return data
         if isinstance(data, (bytes, bytearray, memoryview)):
-            return bytes(data)
+            return plain_bytes(data)
         raise TypeError(f"expected bytes, got {type(data).__name__}")
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from pyproducer.common.cluster import Cluster
 from pyproducer.common.public import public
+from pyproducer.common.records import plain_bytes
 from pyproducer.hotpath import Route, murmur2
 from pyproducer.producer.partitioners.partitioner import (
     POSITIVE_MASK,
@@ -90,4 +91,4 @@ def partition_for(key: bytes, partition_count: int) -> int:
         raise TypeError(f"the key must be bytes as they are sent, got {type(key).__name__}")
     if partition_count < 1:
         raise ValueError(f"partition_count must be at least 1, got {partition_count}")
-    return (murmur2(bytes(key)) & POSITIVE_MASK) % partition_count
+    return (murmur2(plain_bytes(key)) & POSITIVE_MASK) % partition_count

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pyproducer.common.records import Header, ProducerRecord, RecordMetadata
+from pyproducer.common.records import Header, ProducerRecord, RecordMetadata, to_headers
 
 
 def test_record_keeps_its_parts_and_normalises_headers():
@@ -225,3 +225,76 @@ def test_timestamp_when_no_time_is_like_that_then_the_error_says_so(given: Any) 
     (10**10, 10**10)])
 def test_timestamp_when_it_is_a_datetime_or_no_seconds_then_it_is_epoch_ms(given: Any, expected: int) -> None:
     assert ProducerRecord("t", timestamp=given).timestamp == expected
+
+
+class Short(bytes):
+    """Bytes whose length, and bytes, are others."""
+
+    def __len__(self):
+        return 1
+
+    def __bytes__(self):
+        return b"other"
+
+    def __getitem__(self, _index):
+        return b"item"
+
+
+class Pair(tuple):
+    """A header whose items are others when it is iterated."""
+
+    __slots__ = ()
+
+    def __iter__(self):
+        return iter(("other", b"1"))
+
+
+def test_headers_when_their_values_are_of_subclasses_then_they_are_kept_plain():
+    """A length of its own made the record one that no broker reads, and with it failed all of its batch."""
+    values = [header.value for header in to_headers([("a", Short(b"hello")), ("b", bytearray(b"x")), ("c", b"y")])]
+    assert ([type(value) for value in values], values) == ([bytes] * 3, [b"hello", b"x", b"y"])
+
+
+def test_headers_when_a_keys_class_says_it_is_ascii_then_its_text_is_looked_at():
+    class Ascii(str):
+        __slots__ = ()
+
+        def isascii(self):
+            return True
+
+    with pytest.raises(ValueError, match="cannot be written in UTF-8"):
+        to_headers([(Ascii("\ud800"), b"1")])
+
+
+def test_headers_when_one_is_a_tuple_that_iterates_as_another_then_that_is_what_counts():
+    assert to_headers([Pair(("a", b"0"))]) == (("other", b"1"),)
+
+
+@pytest.mark.parametrize("headers", [0, False, 0.0])
+def test_headers_when_they_are_nothing_but_false_then_refused(headers):
+    with pytest.raises(TypeError, match="headers must be a list of pairs"):
+        ProducerRecord("t", b"v", headers=headers)
+
+
+class Undecided(list):
+    """As NumPy's arrays: it has no truth."""
+
+    def __bool__(self):
+        raise ValueError("the truth value is ambiguous")
+
+
+def test_headers_when_they_have_no_truth_then_they_are_iterated():
+    assert to_headers(Undecided()) == ()
+    assert to_headers(Undecided([("a", b"1")])) == RECORD.headers
+
+
+@pytest.mark.parametrize("of", [("ProducerRecord",), ("Mixin", "ProducerRecord")])
+def test_record_when_a_subclass_overrides_a_part_then_the_class_is_refused(of):
+    """The compiled text did not look at it, and sent what the constructor was given."""
+    class Mixin:
+        value = property(lambda _record: b"other")
+
+    bases = tuple({"Mixin": Mixin, "ProducerRecord": ProducerRecord}[name] for name in of)
+    own = {} if Mixin in bases else {"value": Mixin.value}
+    with pytest.raises(TypeError, match="Own overrides value of ProducerRecord"):
+        type("Own", bases, own)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 from array import array
@@ -148,3 +150,38 @@ def test_column_when_a_dictionary_has_one_itself_then_its_rows_are_those():
     batch = hotpath.OpenBatch(None, 1000)
     append_all(batch, hotpath.ColumnChunk(0, outer, None, None, None))
     assert values_of(batch) == [b"c", None, b"a"]
+
+
+@pytest.mark.parametrize("key", [bytearray(b"abc"), bytearray(b"abc" * 40), memoryview(b"abc"),
+                                 type("Own", (bytes,), {})()])
+def test_murmur2_when_the_key_is_not_exactly_bytes_then_refused(key):
+    with pytest.raises(TypeError, match="expected bytes"):
+        hotpath.murmur2(key)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_future_when_it_is_copied_or_pickled_then_it_says_why_not(copied):
+    """One text said that the class was another, the other gave a future that was nobody's."""
+    future = hotpath.FutureRecordMetadata(None, 0, 0, -1, -1, None)
+    with pytest.raises(TypeError, match="a FutureRecordMetadata cannot be pickled or copied"):
+        copied(future)
+
+
+@pytest.mark.parametrize("from_allocation", range(1, 30))
+@pytest.mark.parametrize("value", [b"v" * 100, b"v" * 30_000])
+def test_append_when_memory_ends_then_each_record_has_a_future_and_each_future_a_record(from_allocation, value):
+    """The record was there, and send() raised: nobody could be told of it."""
+    testcapi = pytest.importorskip("_testcapi")
+    batch = hotpath.OpenBatch(None, 40_000)
+    for _ in range(4):  # a list has room for so many
+        batch.try_append(5, b"k", b"v", (), None)
+    future = None
+    testcapi.set_nomemory(from_allocation, from_allocation + 1)
+    try:
+        future = batch.try_append(5, b"k", value, (), None)
+    except MemoryError:
+        pass
+    finally:
+        testcapi.remove_mem_hooks()
+    assert batch.record_count == len(batch.futures) == (4 if future is None else 5)
+    assert values_of(batch) == [b"v"] * 4 + [value] * (future is not None)

@@ -447,3 +447,70 @@ def test_road_when_its_parts_are_others_then_they_are_refused():
     routes["t"] = 5
     with pytest.raises(TypeError, match="Route"):
         sender.road.send("t", b"v")
+
+
+def headers_of(accumulator):
+    return [tuple(headers) for batches in stored(accumulator).values() for batch in batches for *_, headers in batch]
+
+
+class Pair(tuple):
+    """A header whose items are others when it is iterated."""
+
+    __slots__ = ()
+
+    def __iter__(self):
+        return iter(("other", b"1"))
+
+
+@pytest.mark.parametrize("headers", [(Pair(("a", b"0")),), [Pair(("a", b"0"))]])
+def test_send_when_a_header_iterates_as_another_then_that_is_what_counts(headers):
+    """The compiled text read its items."""
+    sender, accumulator = make_sender()
+    sender.road.send("t", b"v", partition=1, headers=headers)
+    sender.road.send(ProducerRecord("t", b"v", partition=1, headers=headers))
+    assert headers_of(accumulator) == [(("other", b"1"),)] * 2
+    assert hotpath.encode_headers(headers) == hotpath.encode_headers((("other", b"1"),))
+
+
+class Hollow(ProducerRecord):
+    """A record whose author forgot the constructor."""
+
+    def __init__(self, number):
+        self.number = number
+
+
+@pytest.mark.parametrize("make", [lambda: ProducerRecord.__new__(ProducerRecord), lambda: Hollow(1)])
+def test_send_when_a_record_was_never_made_then_refused(make):
+    """The compiled text sent it to the topic None, which nobody could name any more: close() raised."""
+    sender, accumulator = make_sender()
+    with pytest.raises(TypeError, match="was never made: its __init__ did not run, or did not call"):
+        sender.road.send(make())
+    with pytest.raises(TypeError, match="was never made"):
+        sender.road.send(make(), on_completion=print)
+    assert not accumulator.batches()
+
+
+def test_send_when_an_explicit_partition_is_negative_after_all_then_it_is_waited_for(monkeypatch):
+    """The compiled text took it for none."""
+    monkeypatch.setattr(ProducerRecord, "_checked", staticmethod(lambda *_parts: ("t", -5, None, ())))
+    record = ProducerRecord("t", b"v", partition=True)
+    sender, accumulator = make_sender()
+    assert isinstance(sender.road.send(record).exception(0), KafkaTimeoutError)
+    assert not accumulator.batches()
+
+
+@pytest.mark.parametrize("headers", [0, False])
+def test_send_when_headers_are_nothing_but_false_then_refused(headers):
+    sender, accumulator = make_sender()
+    for parts in (("t", b"v"), (ProducerRecord("t", b"v"),)):
+        with pytest.raises(TypeError, match="headers must be a list of pairs"):
+            sender.road.send(*parts, headers=headers)
+    assert not accumulator.batches()
+
+
+@pytest.mark.parametrize("headers", [[], (), {}])
+def test_send_when_headers_are_empty_then_there_are_none(headers):
+    sender, accumulator = make_sender()
+    sender.road.send("t", b"v", partition=1, headers=headers)
+    sender.road.send(ProducerRecord("t", b"v", partition=1), headers=headers)
+    assert headers_of(accumulator) == [(), ()]

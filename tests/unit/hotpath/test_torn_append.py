@@ -63,6 +63,7 @@ def test_append_when_it_is_ended_at_any_line_then_the_others_are_whole(number: i
     values = values_of(batch)
     assert values in ([b"first", b"last"], [b"first", b"torn", b"last"])
     assert was_ended or b"torn" in values
+    assert len(batch.futures) == len(values), "each is told"
     assert batch.max_timestamp == (9 if b"torn" in values else 7)
 
 

@@ -819,6 +819,28 @@ def test_send_when_the_value_is_like_bytes_then_those_are_sent(facades: Facades,
     assert facade.broker.sent == [("t", 0, [b"v"])]
 
 
+class Other(bytes):
+    """Bytes whose length, and bytes, are others."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __bytes__(self) -> bytes:
+        return Other(b"other")
+
+
+@pytest.mark.parametrize("serializers", [(None, None), (None, lambda _topic, _headers, data: data)], ids=["none", "own"])
+def test_send_when_key_and_value_are_of_subclasses_of_bytes_then_their_bytes_are_sent(
+        facades: Facades, serializers: Any) -> None:
+    """`bytes()` asked the subclass, which may give another: the record was one that no broker reads."""
+    facade = facades(serializers=serializers)
+    sent = facade.producer.send("t", Other(b"value"), key=Other(b"key"), partition=0, headers=[("h", Other(b"header"))])
+    metadata = sent.result(GIVE_UP_S)
+    assert (metadata.serialized_key_size, metadata.serialized_value_size) == (3, 5)
+    facade.producer.send_batch("t", [Other(b"value")], keys=[Other(b"key")], partitions=[0]).result(GIVE_UP_S)
+    assert facade.broker.sent == [("t", 0, [b"value"])] * 2
+
+
 # Interceptors --------------------------------------------------------------------------------------------------------
 
 class Seeing(ProducerInterceptor):
