@@ -7,8 +7,9 @@
 
 What a thread would sleep for a task awaits: metadata in the waiting room, as everywhere; memory in a line of its own,
 or that of the waiting room's part of it, first come, first served; outcomes by the loop's inbox, which wakes it once
-for all records of an answer. flush(), close(), partitions_for(), send_batch() and what waits for a transaction's
-coordinator run on a thread for as long as they take.
+for all records of an answer. So it is with flush(), partitions_for() and what waits for a transaction's coordinator: a
+task that is cancelled leaves nothing behind. send_batch(), which encodes, runs on a thread, one call after the other;
+and close() on one of its own.
 
 Road:    task -> [AsyncKafkaProducer] -> KafkaProducer -> ...
 Thread:  the event loop's, from the first use on; the sender thread puts what it tells into the loop's inbox.
@@ -29,11 +30,11 @@ from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
-from pyproducer.accumulator.batch_future import BatchMetadata
+from pyproducer.accumulator.batch_future import BatchFuture, BatchMetadata
 from pyproducer.accumulator.buffer_pool import BufferPool, Place
 from pyproducer.accumulator.produce_result import Observer, OnCompletion
 from pyproducer.common.callback import ensure_on_completion
-from pyproducer.common.cluster import PartitionInfo
+from pyproducer.common.cluster import Cluster, PartitionInfo
 from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.errors import (
     BufferExhaustedError,
@@ -44,20 +45,22 @@ from pyproducer.common.errors import (
 )
 from pyproducer.common.loop_inbox import LoopInbox, inbox_of_running_loop
 from pyproducer.common.record_future import FutureRecordMetadata
-from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata
+from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata, to_topic
 from pyproducer.common.threads import start_daemon
+from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import AsyncProducerBase
 from pyproducer.observe.why import Why
 from pyproducer.producer.async_transaction_block import AsyncTransactionBlock
 from pyproducer.producer.config import CONFIG_TABLE
 from pyproducer.producer.config.producer_config import file_props
 from pyproducer.producer.do_send import Postponed
-from pyproducer.producer.kafka_producer import K, KafkaProducer, V
+from pyproducer.producer.kafka_producer import K, KafkaProducer, V, flush_timed_out, hurry_all
 from pyproducer.producer.live_view import PartitionState
 from pyproducer.producer.metrics import ProducerMetrics
 from pyproducer.producer.mistakes import no_attribute, not_settings
 from pyproducer.producer.serializers import Serializing
 from pyproducer.producer.transaction_calls import Call, TransactionCalls
+from pyproducer.producer.wait_on_metadata import ask, begin_to_ask, not_in_time
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
 
 if TYPE_CHECKING:
@@ -140,6 +143,8 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         self._line_of_whole: deque[asyncio.Future[None]] = deque()
         self._line_of_part: deque[asyncio.Future[None]] = deque()
         self._topics_of_part: Counter[str] = Counter()  # of those in it: later records of theirs go behind them
+        # Calls of send_batch(), the one on its thread first, and what their tasks await.
+        self._in_order: deque[tuple[Callable[[], None], asyncio.Future[Any]]] = deque()
         self._pave(self._producer._runtime.record_sender.road, self._line_of_whole, self._topics_of_part)
 
     @classmethod
@@ -259,12 +264,22 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
                          timestamps: Any = None, partitions: Any = None) -> BatchMetadata:
         """Send many records of one topic as columns and return where they were stored; see KafkaProducer.send_batch.
 
-        The columns are read on a thread meanwhile: do not change them. Rows that failed are in the result's `errors`.
+        The columns are read on a thread meanwhile: do not change them. Calls of several tasks are made one after the
+        other, in their order, and max.block.ms counts from the call on. Rows that failed are in the result's `errors`.
         """
-        future = await self._on_thread(partial(
-            self._producer.send_batch, topic, values, keys=keys, headers=headers, timestamps=timestamps,
-            partitions=partitions), goes_on=False)
-        return await future
+        self._bind()
+        runtime = self._producer._runtime
+        loop_side, begun = runtime.life.loop, runtime.batch_sender.begin()
+
+        def call() -> BatchFuture:
+            loop_side.batch = begun
+            try:
+                return self._producer.send_batch(topic, values, keys=keys, headers=headers, timestamps=timestamps,
+                                                 partitions=partitions)
+            finally:
+                loop_side.batch = None
+
+        return await (await self._on_thread(call, in_order=True, goes_on=False))
 
     async def flush(self, timeout: float | None = None, *, raise_on_error: bool = False) -> None:
         """Await everything that was handed over, callbacks included; see KafkaProducer.flush.
@@ -274,8 +289,22 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             KafkaTimeoutError: The timeout passed first (phase "flush"). Unknown: the records are still on their way.
         """
         producer = self._producer
-        # Ended here: a task that is cancelled meanwhile was told nothing, and the next flush() or close() tells it.
-        period = await self._on_thread(partial(producer._await_all, timeout), binds=False)
+        runtime = producer._present()
+        life, clock = runtime.life, runtime.clock
+        deadline_ms = life.begin_wait("flush()", timeout, is_awaited=True)
+        began_ms = clock.now_ms()
+        try:
+            period, results = life.calls.run("flush()", hurry_all, runtime)
+            while results:
+                result = results.pop()
+                if not result.is_told and not await self._until(
+                        partial(getattr, result, "is_told"), result.waiters, "flush()", deadline_ms):
+                    raise flush_timed_out(runtime, timeout)
+                results.extend(result.successors)
+        finally:
+            runtime.registry.add_flush(clock.now_ms() - began_ms)
+        await self._after_callbacks()
+        # A task that was cancelled meanwhile was told nothing, and the next flush() or close() tells it.
         producer._end_flush(period, raise_on_error=raise_on_error)
 
     async def init_transactions(self, transactional_id: str | None = None) -> None:
@@ -317,9 +346,12 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         return prepared
 
     async def _make(self, call: Call) -> Any:
-        # The state moves here: the thread of a task that was cancelled may come late, and would move the next one's.
         calls = self._calls()
-        return calls.told(await self._on_thread(partial(calls.wait, calls.begun(call))))
+        pending, deadline_ms = calls.begun(call)
+        if not await self._until(partial(getattr, pending, "is_set"), pending.waiters, call.name, deadline_ms):
+            raise calls.timed_out(call.name)
+        await self._after_callbacks()
+        return calls.told(pending)
 
     def _calls(self) -> TransactionCalls:
         self._bind()
@@ -327,11 +359,29 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
 
     def transaction(self) -> AsyncTransactionBlock:
         """Return an `async with` block that is one transaction; see KafkaProducer.transaction."""
-        return AsyncTransactionBlock(self)
+        return AsyncTransactionBlock(self, self._producer._present().transaction_calls)
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic with their leaders and replicas; see KafkaProducer.partitions_for."""
-        return await self._on_thread(partial(self._producer.partitions_for, topic))
+        call = "partitions_for()"
+        topic = to_topic(topic)
+        self._bind()
+        runtime = self._producer._runtime
+        life, metadata, max_block_ms = runtime.life, runtime.metadata, runtime.config.max_block_ms
+        life.ensure_open()
+        deadline_ms = life.begin_wait(call, max_block_ms / 1000, is_awaited=True)
+        began_ms, seen, asked = runtime.clock.now_ms(), metadata.fatal_told, (
+            metadata, runtime.wire.wakeup, runtime.clock, topic)
+        try:
+            found = life.calls.run(call, begin_to_ask, *asked)
+            while not isinstance(found, Cluster):
+                if not await self._until(partial(metadata.is_newer, found, seen), metadata.waiters, call, deadline_ms):
+                    raise not_in_time(metadata, topic, max_block_ms)
+                metadata.ensure_topic_usable(topic)
+                found = life.calls.run(call, ask, *asked)
+        finally:
+            runtime.registry.add_metadata_wait(runtime.clock.now_ms() - began_ms)
+        return list(found.partitions_for_topic(topic))
 
     async def close(self, timeout: float | None = None) -> DeliverySummary:
         """Send what was handed over, then end the background thread and the connections; see KafkaProducer.close.
@@ -345,7 +395,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         producer = self._producer
         if producer._runtime.life.is_forked:
             return producer.close(timeout)
-        return producer._raise_ended(await self._on_thread(partial(producer._end, timeout), binds=False))
+        return producer._raise_ended(await self._on_thread(partial(producer._end, timeout)))
 
     def metrics(self) -> ProducerMetrics:
         """Return the numbers of this producer under Java's names; see KafkaProducer.metrics."""
@@ -454,7 +504,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             self._topics_of_part[topic] -= 1
             if not self._topics_of_part[topic]:
                 del self._topics_of_part[topic]
-        if line and not line[0].done():
+        if line and not line[0].done() and not line[0].get_loop().is_closed():
             line[0].set_result(None)
 
     async def _send_in_turn(self, sent: Any, topic: str) -> FutureRecordMetadata:
@@ -567,23 +617,52 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
                 f"{runtime.accumulator.describe_memory()}, and {self._task_count} tasks. Send more slowly, or raise "
                 "buffer.memory or max.block.ms")
 
-    async def _on_thread(self, call: Callable[[], _T], *, binds: bool = True, goes_on: bool = True) -> _T:
-        """Make a call that may block on a thread of its own, in the task's context; a cancelled await lets it go on.
+    async def _until(self, is_so: Callable[[], bool], waiters: Waiters, call: str, deadline_ms: int | None) -> bool:
+        """Await that something is so, in whichever loop runs; False when the time is over first.
+
+        Args:
+            is_so: Asks; what it raises is raised.
+            waiters: Rung when it may be so.
+            call: What waits, for the error of a process that was forked meanwhile.
+            deadline_ms: Until when; None is no limit.
+        """
+        runtime = self._producer._runtime
+        bell = _Bell(inbox_of_running_loop(self._inbox)[0])
+        while not is_so():
+            bell.rearm()
+            waiters.enter(bell)  # type: ignore[arg-type]  # it is rung like a cell
+            if is_so():  # meanwhile, which rang nobody
+                break
+            await asyncio.wait([bell.rung], timeout=None if deadline_ms is None else max(
+                0, deadline_ms - runtime.clock.now_ms()) / 1000)
+            if runtime.life.is_forked:
+                runtime.life.ensure_may_wait(call)
+            if not bell.rung.done():
+                return is_so()
+        return True
+
+    async def _after_callbacks(self) -> None:
+        """Await what was put into the loop's inbox before: callbacks of records that are done."""
+        inbox, loop = inbox_of_running_loop(self._inbox)
+        done: asyncio.Future[None] = loop.create_future()
+        inbox.put(partial(_finish, done, None))
+        await done
+
+    async def _on_thread(self, call: Callable[[], _T], *, in_order: bool = False, goes_on: bool = True) -> _T:
+        """Make a call that may block on a thread, in the task's context; a cancelled await lets it go on.
 
         Args:
             call: What may block.
-            binds: Whether it is of the producer's own event loop alone.
+            in_order: Whether it waits until those before it were made.
             goes_on: Whether it is made though its task was cancelled before the thread had begun.
         """
-        if binds:
-            self._bind()
         inbox, loop = inbox_of_running_loop(self._inbox)
         done: asyncio.Future[_T] = loop.create_future()
         context = copy_context()
 
         def run() -> None:
             if done.cancelled() and not goes_on:
-                return  # late, it would be in the next transaction
+                return
             try:
                 result = context.run(call)
             except StopIteration as error:  # which no future takes: it would end the coroutine that awaits
@@ -595,8 +674,40 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             else:
                 inbox.put(partial(_finish, done, result))
 
-        start_daemon(run, f"kafka-producer-aio | {self.client_id}")
+        if in_order:
+            self._in_order.append((run, done))
+            if len(self._in_order) == 1:
+                self._make_next()
+        else:
+            start_daemon(run, self._thread_name)
         return await done
+
+    def _make_next(self) -> None:
+        """Make the first call of those in order, on a thread; the next one when it was made."""
+        inbox, in_order = self._inbox, self._in_order
+        assert inbox is not None
+
+        def on_made() -> None:
+            in_order.popleft()
+            if in_order:
+                self._make_next()
+
+        def run_first() -> None:
+            try:
+                run()
+            finally:
+                inbox.put(on_made)
+
+        run, done = in_order[0]  # of a task that was cancelled, it returns at once
+        try:
+            start_daemon(run_first, self._thread_name)
+        except RuntimeError as error:  # no thread can be had
+            inbox.put(partial(_fail, done, error))
+            inbox.put(on_made)
+
+    @property
+    def _thread_name(self) -> str:
+        return f"kafka-producer-aio | {self.client_id}"
 
 
 # What other clients' producers have, and what it is here.

@@ -257,8 +257,13 @@ class Life:
         finally:
             self._asleep.discard(cell)
 
-    def begin_wait(self, call: str, timeout: float | None) -> int | None:
+    def begin_wait(self, call: str, timeout: float | None, *, is_awaited: bool = False) -> int | None:
         """Return when a wait of `timeout` seconds for the sender thread is over, in ms; None for one without a limit.
+
+        Args:
+            call: Its name, for the error.
+            timeout: In seconds, or None.
+            is_awaited: Whether a task awaits it, so that its thread goes on meanwhile.
 
         Raises:
             IllegalStateError: The call may not wait: see `ensure_may_wait`.
@@ -266,7 +271,7 @@ class Life:
             ValueError: The timeout is NaN.
         """
         self.ensure_may_wait(call)
-        if self.loop.is_here and timeout != 0:
+        if self.loop.is_here and timeout != 0 and not is_awaited:
             raise IllegalStateError(f"{call} would hold up the event loop of this producer: await it")
         longest = None if timeout is None else checked_timeout(timeout)
         return None if longest is None else self._clock.now_ms() + int(longest * 1000)

@@ -8,10 +8,25 @@ Source:  ours; Java has no event loops.
 from __future__ import annotations
 
 import threading
+from typing import Any, NamedTuple
 
 from pyproducer.common.loop_inbox import LoopInbox
 
 _NOBODY = 0
+
+
+class BatchBeginning(NamedTuple):
+    """How a send_batch() began, which may have to wait for others before it is on its way.
+
+    Attributes:
+        within: The transaction of all its rows; None without transactions.
+        timestamp_ms: The time of rows that have none, since the Unix epoch.
+        deadline_ms: Until when it may wait, by the clock.
+    """
+
+    within: Any
+    timestamp_ms: int
+    deadline_ms: int
 
 
 class LoopSide:
@@ -23,6 +38,7 @@ class LoopSide:
         bell: What the task waits in whose record that thread hands over now, or None: it keeps its place in the line
             for memory from one try to the next.
         deadline_ms: Until when that record may wait, by the clock; or None.
+        batch: How the send_batch() of a task began that is on its thread now; or None.
     """
 
     def __init__(self) -> None:
@@ -30,6 +46,7 @@ class LoopSide:
         self.inbox: LoopInbox | None = None
         self.bell: object | None = None
         self.deadline_ms: int | None = None
+        self.batch: BatchBeginning | None = None
 
     @property
     def is_here(self) -> bool:

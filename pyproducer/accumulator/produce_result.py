@@ -70,13 +70,13 @@ class ProduceRequestResult:
         is_set: The outcome is decided.
         is_told: Callbacks ran, and whoever waited was rung; or the futures moved.
         is_counted: The tally has counted what was stored.
+        waiters: Who waits until it is told.
     """
 
     __slots__ = (
         "__weakref__",
         "_life",
         "_lock",
-        "_waiters",
         "base_offset",
         "end_linger",
         "error_for",
@@ -87,6 +87,7 @@ class ProduceRequestResult:
         "log_append_time",
         "successors",
         "topic_partition",
+        "waiters",
     )
 
     def __init__(self, topic_partition: TopicPartition, life: Life = UNOWNED) -> None:
@@ -104,7 +105,7 @@ class ProduceRequestResult:
         self.is_told: bool = False
         # Guards the adding of done callbacks against `set` and `split`; never held while calling out.
         self._lock = life.futures_lock
-        self._waiters = Waiters(life.locks.cell)
+        self.waiters: Waiters = Waiters(life.locks.cell)
 
     def set(self, base_offset: int, log_append_time: int, error_for: Callable[[int], KafkaError] | None,
             failure: Failure | None = None) -> None:
@@ -122,7 +123,7 @@ class ProduceRequestResult:
     def notify(self) -> None:
         """Wake everybody who waits."""
         self.is_told = True
-        self._waiters.ring()
+        self.waiters.ring()
 
     def split(self, successors: tuple[ProduceRequestResult, ...]) -> None:
         """Say that the futures moved to other outcomes, and wake the waiters so that they look there."""
@@ -138,7 +139,7 @@ class ProduceRequestResult:
 
     def wait(self, deadline_ms: int | None) -> bool:
         """Wait until the callbacks ran or the futures moved; False when the time is over first. None is no limit."""
-        cell = self._waiters.enter()
+        cell = self.waiters.enter()
         if self.is_told:
             return True
         return self._life.wait(cell, deadline_ms)
@@ -151,7 +152,7 @@ class ProduceRequestResult:
 
     def on_forked(self) -> None:
         """In a child process: it is the parent's to decide; let who waits look."""
-        self._waiters.ring()
+        self.waiters.ring()
 
     # What the futures of the batch's records do; hotpath's FutureRecordMetadata calls these.
 

@@ -85,7 +85,7 @@ class ProducerMetadata:
         self._clock = clock
         self.bootstrap_addresses: tuple[tuple[str, int], ...] = tuple(bootstrap)   # constant
         self._lock = locks.rlock()  # guards all fields below; taken last, never around another lock
-        self._waiters = Waiters(locks.cell)  # callers who wait for news
+        self.waiters: Waiters = Waiters(locks.cell)
         self._nodes_to_ask = bootstrap_nodes(bootstrap)
         self._on_snapshot = on_snapshot
         self._take_used = take_used
@@ -285,6 +285,16 @@ class ProducerMetadata:
             self._topics.setdefault(topic, now_ms + self._max_idle_ms)
             return self._request_full(False)
 
+    def is_newer(self, last_version: int, fatal_seen: int) -> bool:
+        """Return whether the snapshot is newer than a version, or raise why it will not be: see `await_update`."""
+        fatal = self.untold_fatal(fatal_seen)
+        if fatal is not None:
+            raise fatal
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal()
+            return self._update_version > last_version
+
     def await_update(self, last_version: int, timeout_ms: int, fatal_seen: int | None = None) -> bool:
         """Wait until the snapshot is newer than a version.
 
@@ -307,15 +317,9 @@ class ProducerMetadata:
             fatal_seen = self._fatal_told
         deadline_ms = self._clock.now_ms() + timeout_ms
         while True:
-            cell = self._waiters.enter()
-            fatal = self.untold_fatal(fatal_seen)
-            if fatal is not None:
-                raise fatal
-            with self._lock:
-                if self._refusal is not None:
-                    raise self._refusal()
-                if self._update_version > last_version:
-                    return True
+            cell = self.waiters.enter()
+            if self.is_newer(last_version, fatal_seen):
+                return True
             remaining_ms = deadline_ms - self._clock.now_ms()
             # The second condition is for a clock that stands still.
             if remaining_ms <= 0 or not self._clock.wait(cell, remaining_ms / 1000):
@@ -325,7 +329,7 @@ class ProducerMetadata:
         """Wake everyone who waits; they get the error that `refusal` makes."""
         with self._lock:
             self._refusal = refusal
-        self._waiters.ring()
+        self.waiters.ring()
 
     def on_forked(self, refusal: Callable[[], KafkaError]) -> None:
         """In a child process: release what another thread held, and wake everyone who waits."""
@@ -389,7 +393,7 @@ class ProducerMetadata:
                 # this is the first record's wait.
                 self._last_refresh_ms = _LONG_AGO_MS
                 self._set_due()
-            self._waiters.ring()
+            self.waiters.ring()
 
     def told_by(self, topic: str) -> int | None:
         """Return whose the last answer was, below 0 for a bootstrap address; None where it did not tell of a topic."""
@@ -520,7 +524,7 @@ class ProducerMetadata:
     def _set_fatal(self, error: KafkaError) -> None:
         self._fatal = error
         self._fatal_count += 1
-        self._waiters.ring()
+        self.waiters.ring()
 
     def _request_full(self, reset_equivalent_backoff: bool) -> int:
         self._need_full_update = True

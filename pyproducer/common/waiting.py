@@ -85,9 +85,13 @@ class Waiters:
         self._make_cell = make_cell
         self._cells: set[weakref.ref[Cell]] = set()
 
-    def enter(self) -> Cell:
-        """Return a cell that the next ring opens. Look whether the thing happened meanwhile before waiting in it."""
-        cell = self._make_cell()
+    def enter(self, own: Cell | None = None) -> Cell:
+        """Return a cell that the next ring opens. Look whether the thing happened meanwhile before waiting in it.
+
+        Args:
+            own: The caller's own, as what rings an event loop; a new one unless given.
+        """
+        cell = self._make_cell() if own is None else own
         self._cells.add(weakref.ref(cell, self._cells.discard))
         return cell
 

@@ -21,7 +21,7 @@ from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.calls import Calls
 from pyproducer.accumulator.delivery_tally import Period, Telling
 from pyproducer.accumulator.life import Life, LifeState
-from pyproducer.accumulator.produce_result import OnCompletion
+from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import PartitionInfo, address_text
 from pyproducer.common.delivery_summary import DeliverySummary
@@ -432,9 +432,9 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         """Return a `with` block that is one transaction: it commits at its end, and aborts if an exception leaves it.
 
         The exception is raised on. What commit_transaction() raises is raised, too, and where only an abort helps,
-        that was done.
+        that was done. Where an abort takes longer than max.block.ms, the next block waits for it, as long again.
         """
-        return TransactionBlock(self)
+        return TransactionBlock(self, self._present().transaction_calls)
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic with their leaders and replicas, by index.
@@ -660,20 +660,33 @@ def _describe(last_errors: Mapping[str, str]) -> str:
     return "".join(f"; {address}: {text}" for address, text in last_errors.items())
 
 
-def _await_all(runtime: ProducerRuntime, timeout: float | None, deadline_ms: int | None) -> Period:
-    """Wait until all is done that was handed over; return the period that it is of."""
+def hurry_all(runtime: ProducerRuntime) -> tuple[Period, list[ProduceRequestResult]]:
+    """Have all sent that was handed over; return the period that it is of, and the outcomes to wait for.
+
+    Those are all when their successors are, too.
+    """
     period = runtime.life.tally.period
     # In this order: a record that leaves the waiting room meanwhile has its batch's outcome as a successor.
     results = runtime.accumulator.waiting.outcomes()
     results.extend(batch.result for batch in runtime.accumulator.hurry_all())
     runtime.wire.wakeup()
+    return period, results
+
+
+def flush_timed_out(runtime: ProducerRuntime, timeout: float | None) -> KafkaTimeoutError:
+    """Return the error of a flush() that was not done in time."""
+    return KafkaTimeoutError(
+        f"flush() was not done within {timeout} s: {runtime.accumulator.incomplete_record_count()} "
+        f"records are still on their way{_describe(runtime.metadata.last_errors())}", phase="flush", outcome="unknown")
+
+
+def _await_all(runtime: ProducerRuntime, timeout: float | None, deadline_ms: int | None) -> Period:
+    """Wait until all is done that was handed over; return the period that it is of."""
+    period, results = hurry_all(runtime)
     while results:
         result = results.pop()
         if not result.wait(deadline_ms):
-            raise KafkaTimeoutError(
-                f"flush() was not done within {timeout} s: {runtime.accumulator.incomplete_record_count()} "
-                f"records are still on their way{_describe(runtime.metadata.last_errors())}",
-                phase="flush", outcome="unknown")
+            raise flush_timed_out(runtime, timeout)
         results.extend(result.successors)
     return period
 

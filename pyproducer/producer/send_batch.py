@@ -13,6 +13,7 @@ from typing import Any
 
 from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.life import Life
+from pyproducer.accumulator.loop_side import BatchBeginning
 from pyproducer.accumulator.producer_batch import BatchRows
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.accumulator.serialized_record import SerializedRecord
@@ -76,14 +77,24 @@ class BatchSender:
         self._large_batch_bytes = large_batch_bytes
         self._buffer_memory_bytes = buffer_memory_bytes
 
+    def begin(self) -> BatchBeginning:
+        """Begin a call, which may be made later, by another thread.
+
+        Raises:
+            KafkaError: As RecordSender.begin_batch().
+        """
+        return BatchBeginning(self._record_sender.begin_batch(), self._clock.timestamp_ms(),
+                              self._clock.now_ms() + self._max_block_ms)
+
     def send(self, topic: str, values: Any, keys: Any, headers: Any, timestamps: Any, partitions: Any) -> BatchFuture:
         """Take the columns of a call; see KafkaProducer.send_batch."""
         sender = self._record_sender
-        within = sender.begin_batch()
+        begun = self._life.loop.batch
+        if begun is not None:  # what has changed since
+            sender.ensure_may_send(begun.within)
+        within, created, deadline_ms = begun or self.begin()
         self._life.calls.ensure_not_nested("send_batch()")
         topic = to_topic(topic)
-        created = self._clock.timestamp_ms()
-        deadline_ms = self._clock.now_ms() + self._max_block_ms
         partitioner = sender.partitioning.partitioner
         if (sender.interceptors or sender.key_serializer is not None or sender.value_serializer is not None
                 or type(partitioner) is not DefaultPartitioner):

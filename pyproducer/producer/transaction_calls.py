@@ -1,6 +1,6 @@
 """init_transactions() and what follows it: the application's calls, each waited for up to max.block.ms.
 
-Road:    KafkaProducer, AsyncKafkaProducer's threads -> [calls] -> Transactions; the sender answers
+Road:    KafkaProducer, AsyncKafkaProducer -> [calls] -> Transactions; the sender answers
 Thread:  any caller; the calls of one producer's transaction belong to one thread, or to threads that agree.
 Source:  Java KafkaProducer.initTransactions, beginTransaction, sendOffsetsToTransaction, commitTransaction,
          abortTransaction (4.1), prepareTransaction (KIP-939).
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import own_copy
 from pyproducer.client.metadata import ProducerMetadata
-from pyproducer.common.errors import AbortableTransactionError, IllegalStateError, KafkaError
+from pyproducer.common.errors import AbortableTransactionError, IllegalStateError, KafkaError, KafkaTimeoutError
 from pyproducer.common.kafka_string import ensure_string
 from pyproducer.producer.consumed_offsets import to_group_metadata, to_offsets
 from pyproducer.sender.requests.own_requests import OwnRequests
@@ -58,7 +58,7 @@ class Call(NamedTuple):
 
 
 class TransactionCalls:
-    """The calls of one producer: `make` them, or have the state moved (`begun`), wait, and be `told` one by one.
+    """The calls of one producer: `make` them, or have the state moved (`begun`), await, and be `told` one by one.
 
     Whoever is interrupted in between, as a task that is cancelled, may call the same again, and gets the same.
 
@@ -136,12 +136,26 @@ class TransactionCalls:
         self._life.ensure_open()
         if self._transactions is None:
             raise IllegalStateError(f"{call} needs a transactional producer: set transactional.id")
+        left = self._transactions.left
+        if left is not None and left.is_set and left.error is None:
+            self.told(left)
         return self._transactions
 
-    def begun(self, call: Call) -> Call:
-        """Move the state now, in the thread of who calls; what is returned only waits, in any thread."""
-        pending = self._life.calls.run(call.name, call.begin)
-        return Call(call.name, lambda: pending)
+    @property
+    def left(self) -> Call | None:
+        """The call that a block has left before it had ended, to wait for; None where nobody has to."""
+        left = None if self._transactions is None else self._transactions.left
+        return None if left is None else Call(left.call, lambda: left)
+
+    def leave(self, call: str) -> None:
+        """A block that is over does not repeat its call."""
+        if self._transactions is not None:
+            self._transactions.leave(call)
+
+    def begun(self, call: Call) -> tuple[PendingCall, int | None]:
+        """Move the state, for a task; return what that awaits, and until when."""
+        deadline_ms = self._life.begin_wait(call.name, self._max_block_ms / 1000, is_awaited=True)
+        return self._life.calls.run(call.name, call.begin), deadline_ms
 
     def wait(self, call: Call) -> PendingCall:
         """Move the state, and wait for what follows, up to max.block.ms."""
@@ -151,14 +165,15 @@ class TransactionCalls:
     def _await(self, call: Call, deadline_ms: int | None) -> PendingCall:
         pending = call.begin()
         if not pending.wait(lambda cell: self._life.wait(cell, deadline_ms)):
-            assert self._transactions is not None, "it waits for them"
-            raise transaction_errors.timed_out(call.name, self._max_block_ms, self._transactions.transactional_id,
-                                               self._trouble())
+            raise self.timed_out(call.name)
         return pending
 
-    def _trouble(self) -> str:
+    def timed_out(self, call: str) -> KafkaTimeoutError:
+        """Return the error of a call that was not done in time."""
+        assert self._transactions is not None, "it waits for them"
         trouble = "" if self._own_requests is None else self._own_requests.trouble
-        return f"{f'; {trouble}' if trouble else ''}; {self._metadata.describe_failures()}"
+        why = f"{f'; {trouble}' if trouble else ''}; {self._metadata.describe_failures()}"
+        return transaction_errors.timed_out(call, self._max_block_ms, self._transactions.transactional_id, why)
 
 
 class TransactionBlock:
@@ -166,12 +181,16 @@ class TransactionBlock:
 
     Args:
         producer: Whose.
+        calls: The producer's; None of a mock, whose calls end at once.
     """
 
-    def __init__(self, producer: TransactionalProducer[Any, Any]) -> None:
+    def __init__(self, producer: TransactionalProducer[Any, Any], calls: TransactionCalls | None = None) -> None:
         self._producer = producer
+        self._calls = calls
 
     def __enter__(self) -> None:
+        if self._calls is not None and self._calls.left is not None:
+            self._calls.make(self._calls.left)
         self._producer.begin_transaction()
 
     def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
@@ -190,6 +209,9 @@ class TransactionBlock:
             self._producer.abort_transaction()
         except KafkaError as error:  # another one is on its way, which is the one to be seen
             log.warning(NOT_ABORTED, error)
+        finally:
+            if self._calls is not None:
+                self._calls.leave("abort_transaction()")
 
 
 NOT_ABORTED = "A transaction that is left by an exception could not be aborted: %s"

@@ -13,6 +13,7 @@ from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.metadata_errors import no_answer, not_known
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import Cluster
+from pyproducer.common.errors import KafkaError
 from pyproducer.common.topic_name import ensure_topic_name
 
 
@@ -34,22 +35,43 @@ def wait_on_metadata(metadata: ProducerMetadata, wakeup_sender: Callable[[], Non
         AuthenticationError: TLS or SASL failed.
         IllegalStateError: The producer was closed meanwhile, or died.
     """
+    deadline_ms = clock.now_ms() + max_block_ms
+    found = begin_to_ask(metadata, wakeup_sender, clock, topic)
+    while not isinstance(found, Cluster):
+        left_ms = deadline_ms - clock.now_ms()
+        if left_ms <= 0 or not metadata.await_update(found, left_ms):
+            raise not_in_time(metadata, topic, max_block_ms)
+        metadata.ensure_topic_usable(topic)
+        found = ask(metadata, wakeup_sender, clock, topic)
+    return found
+
+
+def begin_to_ask(metadata: ProducerMetadata, wakeup_sender: Callable[[], None], clock: Clock,
+                 topic: str) -> Cluster | int:
+    """Do what `ask` does, for the first time: the topic is in use from now on.
+
+    Raises:
+        InvalidTopicError: The name is not allowed.
+    """
     if metadata.cluster.partition_count_for_topic(topic) is None:
         ensure_topic_name(topic)
-    now_ms = clock.now_ms()
-    deadline_ms = now_ms + max_block_ms
-    metadata.add(topic, now_ms)
-    while True:
-        cluster = metadata.cluster
-        if cluster.table(topic).count:
-            return cluster
-        version = metadata.request_update_for_topic(topic, now_ms)
-        wakeup_sender()
-        left_ms = deadline_ms - clock.now_ms()
-        if left_ms <= 0 or not metadata.await_update(version, left_ms):
-            raise not_known(metadata, topic, None, f"max.block.ms = {max_block_ms} ms")
-        metadata.ensure_topic_usable(topic)
-        now_ms = clock.now_ms()
+    metadata.add(topic, clock.now_ms())
+    return ask(metadata, wakeup_sender, clock, topic)
+
+
+def ask(metadata: ProducerMetadata, wakeup_sender: Callable[[], None], clock: Clock, topic: str) -> Cluster | int:
+    """Return a snapshot that knows a topic; or have brokers asked, and return the version of it to wait beyond."""
+    cluster = metadata.cluster
+    if cluster.table(topic).count:
+        return cluster
+    version = metadata.request_update_for_topic(topic, clock.now_ms())
+    wakeup_sender()
+    return version
+
+
+def not_in_time(metadata: ProducerMetadata, topic: str, max_block_ms: int) -> KafkaError:
+    """Return the error of who waited for a topic in vain."""
+    return not_known(metadata, topic, None, f"max.block.ms = {max_block_ms} ms")
 
 
 def wait_on_brokers(metadata: ProducerMetadata, wakeup_sender: Callable[[], None], timeout_ms: int) -> None:

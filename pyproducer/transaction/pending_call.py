@@ -26,11 +26,15 @@ class PendingCall:
         binds: The transactional id that init_transactions() asks for.
         gives_up: The prepare_transaction() in whose place an abort came.
         is_ended: Whether the transaction is ended, so that nothing that comes later can make the call fail.
+        is_left: Whether its caller is gone and has no place to learn the outcome, as a block that is over: then nobody
+            has to repeat it.
         is_told: Whether the call returned, or raised, with its outcome. Until then it is the only one that may be
             repeated.
+        waiters: Who waits for the outcome.
     """
 
-    __slots__ = ("_outcomes", "_waiters", "binds", "call", "gives_up", "is_ended", "is_told")
+    __slots__ = ("_outcomes", "binds", "call", "gives_up", "is_ended", "is_left", "is_told",
+                 "waiters")
 
     def __init__(self, call: str, make_cell: Callable[[], Cell], binds: str = "",
                  gives_up: PendingCall | None = None) -> None:
@@ -38,10 +42,11 @@ class PendingCall:
         self.binds: str = binds
         self.gives_up: PendingCall | None = gives_up
         self.is_ended: bool = False
+        self.is_left: bool = False
         self.is_told: bool = False
         # The first one counts: two threads may settle at once, and none gets a part of the other's.
         self._outcomes: list[tuple[KafkaError | None, Any]] = []
-        self._waiters = Waiters(make_cell)
+        self.waiters: Waiters = Waiters(make_cell)
 
     @property
     def is_set(self) -> bool:
@@ -62,7 +67,7 @@ class PendingCall:
         """Tell how it ended; the first time counts. Thread: the sender's, or a caller's whose record failed."""
         if not self._outcomes:
             self._outcomes.append((error, value))
-        self._waiters.ring()
+        self.waiters.ring()
 
     def wait(self, sleep: Callable[[Cell], bool]) -> bool:
         """Wait for the outcome; False when the time is over first.
@@ -71,7 +76,7 @@ class PendingCall:
             sleep: Sleeps until a cell opens; False when the time is over first.
         """
         while not self.is_set:
-            cell = self._waiters.enter()
+            cell = self.waiters.enter()
             if not self.is_set and not sleep(cell):
                 return self.is_set
         return True

@@ -4,7 +4,8 @@
     sender   the client's own requests (sender/requests/)              read the state, and move it by the answers
 
 A caller's call and its state are one field, written in one step, so an exception from outside (Ctrl-C) leaves no call
-that nobody answers. A call that was not answered in time may only be repeated: it then waits for the same outcome.
+that nobody answers. A call that was not answered in time may only be repeated: it then waits for the same outcome. That
+of a block which is over has nobody to repeat it: who comes next waits for it (`left`).
 
 Road:    KafkaProducer -> [transactions] <- sender/requests, completion
 Thread:  `_lock` guards each move; it is never held while anything is called. What the sender alone writes says so.
@@ -48,7 +49,7 @@ _OPEN = frozenset({_S.IN_TRANSACTION, _S.PREPARED, _S.COMMITTING, _S.ABORTING, _
 
 _TELLS = {
     _S.UNINITIALIZED: "init_transactions() comes first",
-    _S.INITIALIZING: "its producer id is awaited: call again what timed out, it waits for that",
+    _S.INITIALIZING: "its producer id is awaited: call again what was left before it had ended, it waits for that",
     _S.READY: "begin_transaction() comes first",
     _S.IN_TRANSACTION: "a transaction is open: commit_transaction() or abort_transaction() end it",
     _S.PREPARED: "a prepared transaction is open: commit_transaction() or abort_transaction() end it, also one that a "
@@ -164,6 +165,12 @@ class Transactions:
         return self._position[1]
 
     @property
+    def left(self) -> PendingCall | None:
+        """The call that a block has left before it had ended, as long as nobody was told how it did."""
+        pending = self._position[1]
+        return pending if pending is not None and pending.is_left and not pending.is_told else None
+
+    @property
     def takes_records(self) -> bool:
         """Whether records may be sent."""
         return self._position[0] is _S.IN_TRANSACTION
@@ -264,8 +271,8 @@ class Transactions:
                 self.wakeup()  # who was interrupted after the move has told nobody, perhaps
                 return pending
             if pending is not None and not pending.is_set:
-                raise IllegalStateError(f"init_transactions() with transactional.id {pending.binds!r} timed out and "
-                                        f"goes on: call that again before {binds!r}")
+                raise IllegalStateError(f"init_transactions() with transactional.id {pending.binds!r} was left before "
+                                        f"it had ended, and goes on: call that again before {binds!r}")
             state = self._position[0]
             if state is _S.PREPARED and binds == self.transactional_id:
                 raise IllegalStateError(
@@ -321,6 +328,12 @@ class Transactions:
         self._give_up_for(pending)  # again, too: who was interrupted behind the move told nobody
         return pending
 
+    def leave(self, call: str) -> None:
+        """Whoever made a call is gone, and does not call again."""
+        pending = self._position[1]
+        if pending is not None and pending.call == call:
+            pending.is_left = True
+
     @staticmethod
     def _give_up_for(pending: PendingCall | None) -> None:
         """Tell the prepare that waits, in another thread, that an abort has come instead; again is no error."""
@@ -351,7 +364,7 @@ class Transactions:
         """Return the call before, where it is the same one and was not told how it ended. With the lock held.
 
         Raises:
-            IllegalStateError: It is another one, and timed out.
+            IllegalStateError: It is another one, which timed out, or whose task was cancelled.
         """
         pending = self._position[1]
         if pending is None or pending.is_told:
@@ -361,10 +374,10 @@ class Transactions:
         if pending.is_set and pending.error is not None:
             return None  # it has failed: what comes next says how
         if pending.is_set:
-            raise IllegalStateError(f"{call} is not possible now: {pending.call} timed out, and has succeeded since. "
-                                    "Call it again, it returns at once")
-        raise IllegalStateError(f"{call} is not possible now: {pending.call} timed out, and goes on, so what becomes "
-                                "of it is not known yet. Call it again, or close the producer")
+            raise IllegalStateError(f"{call} is not possible now: {pending.call} was left before it had ended, and has "
+                                    "succeeded since. Call it again, it returns at once")
+        raise IllegalStateError(f"{call} is not possible now: {pending.call} was left before it had ended, and goes "
+                                "on, so what becomes of it is not known yet. Call it again, or close the producer")
 
     # What the sender, or a record that fails, tells.
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import random
+import sys
+import time
 from collections.abc import Coroutine
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 from pyproducer import (
     DeliveryFailedError,
     ErrorCode,
+    IllegalStateError,
     KafkaError,
     ProducerInterceptor,
     ProducerRecord,
@@ -51,6 +55,162 @@ def test_send_batch_when_its_task_is_cancelled_before_its_thread_begins_then_not
     with EmbeddedBroker(topics={"orders": 1}) as broker:
         asyncio.run(main(broker))
         assert [record.value for record in broker.records("orders")] == [b"b"]
+
+
+def test_send_batch_when_tasks_call_it_at_once_then_each_begins_when_the_one_before_was_made(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each had a thread of its own: the rows of the second came before those of the first, and 400 had 400 threads."""
+    threads: list[Any] = []
+
+    async def main(broker: EmbeddedBroker) -> None:
+        async with AsyncKafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            await producer.partitions_for("orders")
+            with monkeypatch.context() as patch:
+                patch.setattr(aio, "start_daemon", lambda run, _name: threads.append(run))
+                tasks = [asyncio.ensure_future(producer.send_batch("orders", [b"%d" % number] * 2))
+                         for number in range(4)]
+                await asyncio.sleep(0)
+                tasks[2].cancel()
+                for made in range(4):
+                    while len(threads) == made:
+                        await asyncio.sleep(0)
+                    assert len(threads) == made + 1
+                    await asyncio.to_thread(threads[made])
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    with EmbeddedBroker(topics={"orders": 1}) as broker:
+        asyncio.run(main(broker))
+        assert [record.value for record in broker.records("orders")] == [b"0", b"0", b"1", b"1", b"3", b"3"]
+
+
+def test_send_batch_when_no_thread_can_be_had_then_it_raises_and_the_next_is_made(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_run: object, _name: str) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main(broker: EmbeddedBroker) -> None:
+        async with AsyncKafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            with monkeypatch.context() as patch:
+                patch.setattr(aio, "start_daemon", refuse)
+                for outcome in await asyncio.gather(*(producer.send_batch("orders", [b"a"]) for _ in range(3)),
+                                                    return_exceptions=True):
+                    assert isinstance(outcome, RuntimeError)
+            await producer.send_batch("orders", [b"b"])
+
+    with EmbeddedBroker(topics={"orders": 1}) as broker:
+        asyncio.run(main(broker))
+        assert [record.value for record in broker.records("orders")] == [b"b"]
+
+
+def test_send_batch_when_it_waits_for_others_then_max_block_ms_and_its_transaction_are_those_of_the_call(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind others it would go into whatever transaction is open when they are done."""
+    threads: list[Any] = []
+
+    async def main(broker: EmbeddedBroker) -> None:
+        async with AsyncKafkaProducer({"bootstrap.servers": broker.bootstrap_servers,
+                                       "transactional.id": "shop"}) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            with monkeypatch.context() as patch:
+                patch.setattr(aio, "start_daemon", lambda run, _name: threads.append(run))
+                task = asyncio.ensure_future(producer.send_batch("orders", [b"of the first"]))
+                await asyncio.sleep(0)
+            await producer.commit_transaction()
+            async with producer.transaction():
+                await producer.send("orders", b"of the second")
+                await asyncio.to_thread(threads[0])
+                with pytest.raises(IllegalStateError, match=r"in which send_batch\(\) began has ended"):
+                    await task
+
+    with EmbeddedBroker(topics={"orders": 1}) as broker:
+        asyncio.run(main(broker))
+        assert [record.value for record in broker.records("orders")] == [b"of the second"]
+
+
+def test_waits_when_tasks_are_cancelled_in_them_then_no_thread_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each flush() had a thread, which stayed until the records were decided: 100 that were cancelled left 100."""
+    started: list[str] = []
+    start = aio.start_daemon
+
+    def noted(run: Any, name: str) -> None:
+        started.append(name)
+        start(run, name)
+
+    monkeypatch.setattr(aio, "start_daemon", noted)
+
+    async def main(broker: EmbeddedBroker) -> None:
+        producer = AsyncKafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "shop"})
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        await producer.partitions_for("orders")
+        held = broker.faults.on("Produce").hold()
+        future = producer.send_nowait("orders", b"v")
+        waits = [asyncio.ensure_future(producer.flush()) for _ in range(20)]
+        waits += [asyncio.ensure_future(producer.partitions_for("nobody-knows")) for _ in range(20)]
+        await asyncio.to_thread(held.await_held)
+        for wait in waits[::2]:
+            wait.cancel()
+        assert all(isinstance(told, asyncio.CancelledError)
+                   for told in await asyncio.gather(*waits[::2], return_exceptions=True))
+        assert not any(wait.done() for wait in waits[1:20:2])
+        held.remove()
+        await asyncio.gather(*waits[1:20:2])
+        assert future.done()
+        assert not started
+        for wait in waits[20:]:
+            wait.cancel()
+        await producer.commit_transaction()
+        assert not started
+        await producer.close()
+
+    with EmbeddedBroker(topics={"orders": 1}) as broker:
+        asyncio.run(main(broker))
+
+
+def test_flush_when_a_record_is_done_and_its_callback_is_not_called_yet_then_it_awaits_that() -> None:
+    told: list[object] = []
+
+    async def main(broker: EmbeddedBroker) -> None:
+        async with AsyncKafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            await producer.send("orders", b"first")
+            future = producer.send_nowait("orders", b"v", on_completion=lambda *outcome: told.append(outcome))
+            while not future.done():  # and the loop does not run meanwhile
+                time.sleep(0.001)
+            assert not told
+            await producer.flush()
+            assert len(told) == 1
+
+    with EmbeddedBroker(topics={"orders": 1}) as broker:
+        asyncio.run(main(broker))
+
+
+def test_loop_when_it_is_closed_while_tasks_wait_for_memory_then_nothing_is_raised_when_they_go(
+        caplog: pytest.LogCaptureFixture) -> None:
+    """The first one rang the next, in a loop that was closed: RuntimeError, out of its `finally`."""
+    async def wait_for_memory(producer: AsyncKafkaProducer[bytes, bytes], tasks: list[Any]) -> None:
+        tasks += [asyncio.ensure_future(producer.send("orders", RECORD)) for _ in range(8)]
+        while producer._task_count < 4:
+            await asyncio.sleep(0.005)
+
+    unraisable: list[Any] = []
+    with EmbeddedBroker(topics={"orders": 1}) as broker:
+        held = broker.faults.on("Produce", times=None).hold()
+        loop, tasks = asyncio.new_event_loop(), []  # type: ignore[var-annotated]
+        producer = AsyncKafkaProducer[bytes, bytes]({"bootstrap.servers": broker.bootstrap_servers,
+                                                     "buffer.memory": 50_000, "batch.size": 0})
+        loop.run_until_complete(wait_for_memory(producer, tasks))
+        loop.close()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "unraisablehook", unraisable.append)
+            for task in tasks:
+                task._log_destroy_pending = False
+            del task
+            tasks.clear()
+            gc.collect()
+        held.remove()
+        asyncio.run(producer.close())
+    assert not unraisable
 
 
 def test_task_when_no_memory_comes_back_then_it_does_not_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,15 +347,15 @@ async def fail_one(producer: AsyncKafkaProducer) -> Any:
 
 
 async def cancel_at_its_end(call: Coroutine[Any, Any, object], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a call, and cancel its task when its thread is done and it was not told."""
+    """Make a call, and cancel its task when all is done, its thread too, and it was not told."""
     threads: list[Any] = []
     with monkeypatch.context() as patch:
         patch.setattr(aio, "start_daemon", lambda run, _name: threads.append(run))
         task = asyncio.ensure_future(call)
         await asyncio.sleep(0)
-        (thread,) = threads
         task.cancel()
-        await asyncio.to_thread(thread)
+        for thread in threads:
+            await asyncio.to_thread(thread)
         with pytest.raises(asyncio.CancelledError):
             await task
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -39,11 +39,20 @@ StartBroker = Callable[..., EmbeddedBroker]
 Connect = Callable[..., KafkaProducer]
 
 
-def repeated(call: Callable[[], None]) -> None:
+def repeated(call: Callable[[], object]) -> object:
     """Call until it does not time out: max.block.ms may be short for a loaded machine."""
     while True:
         try:
             return call()
+        except KafkaTimeoutError:
+            pass
+
+
+async def repeated_in_loop(call: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    while True:
+        try:
+            await call()
+            return
         except KafkaTimeoutError:
             pass
 
@@ -305,8 +314,7 @@ def test_await_when_its_task_is_cancelled_and_its_thread_comes_late_then_the_nex
                      "commit": producer.commit_transaction, "send_batch": lambda: producer.send_batch("orders", [b"x"])}
             is_late = True
             task = asyncio.ensure_future(calls[mode]())
-            while not late:
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)
             is_late = False
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -314,7 +322,8 @@ def test_await_when_its_task_is_cancelled_and_its_thread_comes_late_then_the_nex
             await (producer.commit_transaction() if mode == "commit" else producer.abort_transaction())
             await producer.begin_transaction()
             await producer.send("orders", b"first")
-            await asyncio.get_running_loop().run_in_executor(None, late[0])
+            for run in late:
+                await asyncio.get_running_loop().run_in_executor(None, run)
             await producer.send("orders", b"second")
             await producer.abort_transaction()
             async with producer.transaction():
@@ -539,3 +548,172 @@ def test_abort_when_a_record_had_failed_then_nobody_is_told_of_it_later(
     producer.close()
     assert producer._runtime.life.tally.unretrieved_count == 0
     assert committed(broker) == [b"b"]
+
+
+def leave_block(producer: KafkaProducer) -> None:
+    """Leave a block by an exception, while EndTxn is held up for longer than max.block.ms."""
+    with producer.transaction():
+        producer.send("orders", b"aborted").result(GIVE_UP_S)
+        raise ZeroDivisionError
+
+
+def test_block_when_the_abort_of_the_one_before_took_longer_than_max_block_ms_then_it_waits_for_that(
+        start_broker: StartBroker, connect: Connect) -> None:
+    """The block had called abort_transaction(), and its user, who never had, was told for ever to call it again."""
+    broker = start_broker(topics={"orders": 1})
+    producer = connect(broker, max_block_ms=300)
+    repeated(lambda: producer.partitions_for("orders"))
+    held = broker.faults.on("EndTxn", times=None).hold()
+    with pytest.raises(ZeroDivisionError):
+        leave_block(producer)
+    with pytest.raises(KafkaTimeoutError, match=r"abort_transaction\(\)"), producer.transaction():
+        pytest.fail("the one before has not ended")
+    held.remove()
+
+    def next_block() -> None:
+        with producer.transaction():
+            producer.send("orders", b"committed")
+
+    repeated(next_block)
+    producer.begin_transaction()  # nothing of it is left
+    producer.send("orders", b"too").result(GIVE_UP_S)
+    repeated(producer.commit_transaction)
+    assert committed(broker) == [b"committed", b"too"]
+
+
+def test_begin_when_the_abort_of_a_block_has_ended_since_then_nobody_has_to_call_it_again(
+        start_broker: StartBroker, connect: Connect) -> None:
+    broker = start_broker(topics={"orders": 1})
+    producer = connect(broker, max_block_ms=300)
+    repeated(lambda: producer.partitions_for("orders"))
+    held = broker.faults.on("EndTxn", times=None).hold()
+    with pytest.raises(ZeroDivisionError):
+        leave_block(producer)
+    with pytest.raises(IllegalStateError, match=r"abort_transaction\(\) was left before it had ended, and goes on"):
+        producer.begin_transaction()
+    held.remove()
+    give_up_s = time.monotonic() + GIVE_UP_S
+    while True:
+        try:
+            producer.begin_transaction()
+            break
+        except IllegalStateError:
+            assert time.monotonic() < give_up_s
+            time.sleep(0.005)
+    producer.flush(raise_on_error=True)  # what was aborted is nobody's concern
+
+
+def test_block_when_its_task_was_cancelled_and_its_commit_outlasts_max_block_ms_then_the_next_waits_for_that(
+        start_broker: StartBroker) -> None:
+    """Nobody had a place to call commit_transaction() again, and each later block was refused."""
+    broker = start_broker(topics={"orders": 1})
+
+    async def block(producer: AsyncKafkaProducer[bytes, bytes], value: bytes) -> None:
+        async with producer.transaction():
+            await producer.send("orders", value)
+
+    async def main() -> None:
+        async with AsyncKafkaProducer({**PROPS, "bootstrap.servers": broker.bootstrap_servers, "max.block.ms": 300,
+                                       "transactional.id": "shop"}) as producer:
+            await repeated_in_loop(producer.init_transactions)
+            await repeated_in_loop(lambda: producer.partitions_for("orders"))
+            held = broker.faults.on("EndTxn", times=None).hold()
+            task = asyncio.create_task(block(producer, b"1"))
+            await asyncio.to_thread(held.await_held)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            with pytest.raises(KafkaTimeoutError, match=r"commit_transaction\(\)"):
+                await block(producer, b"not begun")
+            held.remove()
+            await repeated_in_loop(lambda: block(producer, b"2"))
+
+    asyncio.run(main())
+    assert set(committed(broker)) == {b"1", b"2"}
+
+
+def test_block_when_the_commit_that_a_cancelled_one_left_has_failed_then_it_is_aborted_and_the_log_says_so(
+        start_broker: StartBroker, caplog: pytest.LogCaptureFixture) -> None:
+    broker = start_broker(topics={"orders": 1, "other": 1})
+
+    async def main() -> None:
+        async with AsyncKafkaProducer({**PROPS, "bootstrap.servers": broker.bootstrap_servers, "max.block.ms": 2000,
+                                       "transactional.id": "shop"}) as producer:
+            await producer.init_transactions()
+            await producer.partitions_for("other")
+            await producer.begin_transaction()
+            broker.faults.on("Produce", topic="other").error("INVALID_RECORD")
+            producer.send_nowait("other", b"refused")
+            commit = asyncio.create_task(producer.commit_transaction())
+            await asyncio.sleep(0)
+            commit.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await commit
+            producer._producer._runtime.transaction_calls.leave("commit_transaction()")  # as a block's does
+            async with producer.transaction():
+                await producer.send("orders", b"2")
+
+    asyncio.run(main())
+    assert committed(broker) == [b"2"]
+    assert committed(broker, "other") == []
+    assert "A transaction whose task was cancelled did not end in order" in caplog.text
+
+
+def test_block_when_its_task_is_cancelled_again_and_again_then_it_ends_first_all_the_same(
+        start_broker: StartBroker) -> None:
+    """The second cancel left it, as anyio's scopes do in each turn of the loop, and its commit went on behind it."""
+    broker = start_broker(topics={"orders": 1})
+    is_ended = False
+
+    class Committing(AsyncKafkaProducer[bytes, bytes]):
+        async def commit_transaction(self) -> None:
+            nonlocal is_ended
+            await super().commit_transaction()
+            is_ended = True
+
+    async def block(producer: AsyncKafkaProducer[bytes, bytes]) -> None:
+        async with producer.transaction():
+            await producer.send("orders", b"1")
+
+    async def main() -> None:
+        async with Committing({**PROPS, "bootstrap.servers": broker.bootstrap_servers,
+                               "transactional.id": "shop"}) as producer:
+            await producer.init_transactions()
+            held = broker.faults.on("EndTxn").hold()
+            task = asyncio.create_task(block(producer))
+            await asyncio.to_thread(held.await_held)
+            for _ in range(5):
+                task.cancel()
+                await asyncio.sleep(0)
+            held.remove()
+            while not task.done():
+                task.cancel()
+                await asyncio.sleep(0)
+            assert is_ended
+            assert task.cancelled()
+            await producer.begin_transaction()
+
+    asyncio.run(main())
+    assert committed(broker) == [b"1"]
+
+
+def test_calls_when_the_one_before_was_cancelled_then_the_error_speaks_of_no_timeout(start_broker: StartBroker) -> None:
+    broker = start_broker(topics={"orders": 1})
+
+    async def main() -> None:
+        async with AsyncKafkaProducer({**PROPS, "bootstrap.servers": broker.bootstrap_servers,
+                                       "transactional.id": "shop"}) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send("orders", b"1")
+            held = broker.faults.on("EndTxn").hold()
+            task = asyncio.create_task(producer.commit_transaction())
+            await asyncio.to_thread(held.await_held)
+            task.cancel()
+            await asyncio.wait([task])
+            with pytest.raises(IllegalStateError, match=r"commit_transaction\(\) was left before it had ended"):
+                await producer.abort_transaction()
+            held.remove()
+            await producer.commit_transaction()
+
+    asyncio.run(main())

@@ -129,10 +129,10 @@ class NotingProducer(AsyncKafkaProducer[Any, Any]):
             self.withdrawn_count += is_withdrawn
         return self._noted(super()._refused(sent, why, is_withdrawn=is_withdrawn))
 
-    async def _on_thread(self, call: Callable[[], Any], *, binds: bool = True, goes_on: bool = True) -> Any:
+    async def _on_thread(self, call: Callable[[], Any], *, in_order: bool = False, goes_on: bool = True) -> Any:
         rows = _ROWS.get()
         if rows is None:
-            return await super()._on_thread(call, binds=binds, goes_on=goes_on)
+            return await super()._on_thread(call, in_order=in_order, goes_on=goes_on)
 
         def noting() -> Any:
             try:
@@ -145,7 +145,7 @@ class NotingProducer(AsyncKafkaProducer[Any, Any]):
                 record.future, record.row = future, row
             return future
 
-        return await super()._on_thread(noting, binds=binds)  # goes on: else nobody knew what became of its rows
+        return await super()._on_thread(noting, in_order=in_order)  # goes on: else nobody knew what became of its rows
 
 
 class AsyncCaller:
@@ -167,7 +167,7 @@ class AsyncCaller:
         self._chance = chance
         self._checks = checks
         self._caller = workload.caller_in_loop(0)
-        self._batch_count = 0
+        self._batch_caller = workload.caller_in_loop(1)
         self._mine: list[Sent] = []
         self._is_closed = False
 
@@ -302,16 +302,15 @@ class AsyncCaller:
         count = self._workload.take(1 + int(self._chance.random() * 20))
         if not count:
             return
-        # On a thread of its own each batch has an order of its own.
-        self._batch_count += 1
-        records, columns = self._workload.caller_in_loop(self._batch_count).rows(count)
+        records, columns = self._batch_caller.rows(count)  # in order among themselves, for they have one thread
         self._mine += records
         token = _ROWS.set(records)
         try:
             metadata = await self._producer.send_batch(**columns)
         except (KafkaError, SimulatedFailure) as error:
-            if records[0].refused is None:
-                self._workload.complaints.append(f"await send_batch() raised {error!r}, and was not refused")
+            for record in records:
+                if record.future is None:  # it was refused at once
+                    record.refused = error
             if isinstance(error, ProducerClosedError):
                 raise
         else:

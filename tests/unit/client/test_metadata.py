@@ -225,7 +225,7 @@ class Waiter:
         self._thread = threading.Thread(target=self._run, args=(md, timeout_ms))
         self._thread.start()
         assert self._started.wait(GIVE_UP_S)
-        while not md._waiters._cells:
+        while not md.waiters._cells:
             if not self._thread.is_alive():
                 break
 

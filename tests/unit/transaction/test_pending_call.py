@@ -14,7 +14,7 @@ from pyproducer.transaction.pending_call import PendingCall
 def test_wait_when_the_outcome_comes_between_the_look_and_the_line_then_nobody_sleeps() -> None:
     """Who rings does not ring for those who enter the line later."""
     call = PendingCall("commit_transaction()", threading.Lock)
-    waiters: Any = call._waiters
+    waiters: Any = call.waiters
     slept: list[object] = []
 
     class Settling:
@@ -31,7 +31,7 @@ def test_wait_when_the_outcome_comes_between_the_look_and_the_line_then_nobody_s
         slept.append(cell)
         return False
 
-    call._waiters = Settling()  # type: ignore[assignment]
+    call.waiters = Settling()  # type: ignore[assignment]
     assert call.wait(sleep)
     assert (slept, call.value, call.error) == ([], 7, None)
 
