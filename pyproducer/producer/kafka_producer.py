@@ -512,7 +512,9 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         while telemetry.instance_id is None:
             runtime.life.ensure_open()
             if runtime.clock.now_ms() >= deadline_ms:
-                raise KafkaTimeoutError("No broker gave this producer an id for its metrics in time", phase="request")
+                raise KafkaTimeoutError(
+                    f"No broker gave this producer an id for its metrics within {longest} s"
+                    f"{_describe(runtime.metadata.last_errors())}", phase="request")
             runtime.clock.wait(runtime.life.locks.cell(), _LOOK_S)
         return telemetry.instance_id
 
@@ -660,6 +662,15 @@ def _describe(last_errors: Mapping[str, str]) -> str:
     return "".join(f"; {address}: {text}" for address, text in last_errors.items())
 
 
+def _describe_attempts(runtime: ProducerRuntime) -> str:
+    """Say why records are not stored yet: how a Produce request ended, and one for a producer id or a transaction."""
+    last_error = next((batch.last_error for batch in runtime.accumulator.batches()
+                       if batch.last_error is not None and not batch.is_done), None)
+    trouble = runtime.transaction_calls.trouble
+    return (f"; the last attempt failed with: {last_error}" if last_error is not None else "") + (
+        f"; {trouble}" if trouble else "")
+
+
 def hurry_all(runtime: ProducerRuntime) -> tuple[Period, list[ProduceRequestResult]]:
     """Have all sent that was handed over; return the period that it is of, and the outcomes to wait for.
 
@@ -677,7 +688,8 @@ def flush_timed_out(runtime: ProducerRuntime, timeout: float | None) -> KafkaTim
     """Return the error of a flush() that was not done in time."""
     return KafkaTimeoutError(
         f"flush() was not done within {timeout} s: {runtime.accumulator.incomplete_record_count()} "
-        f"records are still on their way{_describe(runtime.metadata.last_errors())}", phase="flush", outcome="unknown")
+        f"records are still on their way{_describe_attempts(runtime)}{_describe(runtime.metadata.last_errors())}",
+        phase="flush", outcome="unknown")
 
 
 def _await_all(runtime: ProducerRuntime, timeout: float | None, deadline_ms: int | None) -> Period:

@@ -171,9 +171,13 @@ class TransactionCalls:
     def timed_out(self, call: str) -> KafkaTimeoutError:
         """Return the error of a call that was not done in time."""
         assert self._transactions is not None, "it waits for them"
-        trouble = "" if self._own_requests is None else self._own_requests.trouble
-        why = f"{f'; {trouble}' if trouble else ''}; {self._metadata.describe_failures()}"
+        why = "".join(f"; {reason}" for reason in (self.trouble, self._metadata.describe_failures()) if reason)
         return transaction_errors.timed_out(call, self._max_block_ms, self._transactions.transactional_id, why)
+
+    @property
+    def trouble(self) -> str:
+        """Why the client's own requests fail, for people; "" where none does."""
+        return "" if self._own_requests is None else self._own_requests.trouble
 
 
 class TransactionBlock:

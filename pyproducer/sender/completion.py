@@ -111,13 +111,21 @@ class Completion:
             self._registry.ledger.sender.note(CALLBACK, from_ms, now_ms)
         return max(0, now_ms - from_ms)
 
-    def expire(self, batch: ProducerBatch, now_ms: int) -> None:
-        """Fail a batch whose delivery.timeout.ms passed, on the wire or not, or that no broker would know again."""
+    def expire(self, batch: ProducerBatch, now_ms: int, trouble: str = "") -> None:
+        """Fail a batch whose delivery.timeout.ms passed, on the wire or not, or that no broker would know again.
+
+        Args:
+            batch: The batch.
+            now_ms: The time.
+            trouble: Why the client's own requests fail, without which it may not go; "" where none does.
+        """
         maybe_in_log = batch.may_be_in_log or batch.is_in_flight
         tried = f"after {batch.attempts} failed attempts" if batch.attempts else (
             "while its first request was not answered" if batch.is_in_flight else "before it could be sent")
         why = self._metadata.describe_failure(batch.topic_partition.topic) if not batch.is_in_flight else ""
         last_error = f"; the last attempt failed with: {batch.last_error}" if batch.last_error is not None else ""
+        if trouble and not batch.is_in_flight:
+            last_error += f"; {trouble}"
         sequence = self._accumulator.sequence_of(batch)
         over: str | None = (f"{now_ms - batch.created_ms} ms passed since the batch was created, and "
                             f"delivery.timeout.ms is {self._delivery_timeout_ms}")

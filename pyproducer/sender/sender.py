@@ -228,7 +228,8 @@ class Sender:
         check = self._accumulator.ready(cluster, now_ms)
         while check.expired:
             for batch in check.expired:
-                self._completion.expire(batch, now_ms)
+                self._completion.expire(batch, now_ms,
+                                        "" if self._own_requests is None else self._own_requests.trouble)
             if manager is not None and not manager.is_undisturbed:
                 # What waited for their fate goes now: nothing else ends the poll.
                 timeout_ms = min(timeout_ms, self._step_own_requests(manager, now_ms))

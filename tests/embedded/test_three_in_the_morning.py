@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pyproducer import ErrorCode, KafkaProducer, ProducerMetrics, all_metrics
+from pyproducer import ErrorCode, KafkaProducer, KafkaTimeoutError, ProducerMetrics, all_metrics
 from pyproducer.broker import EmbeddedBroker
 from tests.support.certificates import Certificates
 from tests.support.patience import GIVE_UP_S
@@ -279,3 +279,23 @@ def test_a_batch_that_was_split_is_counted_by_its_parts_alone(broker: EmbeddedBr
         assert [future.result().offset for future in futures] == list(range(100))
         assert metrics["record-send-total"] == metrics.topics[TOPIC]["record-send-total"] == 100
         assert metrics["batch-split-total"] == 1
+
+
+@pytest.mark.parametrize(("api", "code"), [("Produce", ErrorCode.NOT_ENOUGH_REPLICAS),
+                                           ("InitProducerId", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)])
+def test_flush_when_its_time_is_over_then_it_says_what_the_requests_are_answered(
+        broker: EmbeddedBroker, producer: KafkaProducer, api: str, code: ErrorCode) -> None:
+    """It said that records are on their way, and nothing else, where the brokers were reached."""
+    broker.faults.on(api, times=None).error(code)
+    producer.send(TOPIC, b"v")
+    ends = time.monotonic() + GIVE_UP_S
+    while code.name not in (said := flushed_in_vain(producer)):
+        assert time.monotonic() < ends, said
+        time.sleep(0.01)
+    assert "1 records are still on their way; " in said
+
+
+def flushed_in_vain(producer: KafkaProducer) -> str:
+    with pytest.raises(KafkaTimeoutError) as caught:
+        producer.flush(0)
+    return str(caught.value)

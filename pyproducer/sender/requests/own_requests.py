@@ -44,7 +44,7 @@ class OwnRequests:
     """Keeps one request on its way while anything is due.
 
     Attributes:
-        trouble: Why the last attempt failed, for people; "" when it did not.
+        trouble: Why the last attempt failed, for people; "" when it did not, or nothing is due any more.
 
     Args:
         wire: The network.
@@ -83,6 +83,7 @@ class OwnRequests:
             asked.on_lost()
         request = self._wanted = self._next()
         if request is None:
+            self.trouble = ""
             return NEVER_MS
         if now_ms < self._retry_at_ms:
             return self._retry_at_ms - now_ms

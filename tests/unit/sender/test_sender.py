@@ -93,6 +93,22 @@ def test_an_expired_batch_that_never_left_is_not_sent_and_says_why():
     assert producer.pool.available_bytes == 1_000_000
 
 
+def test_an_expired_batch_that_waited_for_a_producer_id_says_why_none_came():
+    """It said that the topic is known, and nothing of InitProducerId, which was refused all the time."""
+    producer = SteppedProducer()
+    future = producer.append()
+    producer.turn()
+    for _ in range(2):
+        producer.client.answer({"error_code": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "producer_id": -1,
+                                "producer_epoch": -1, "throttle_time_ms": 0})
+        producer.turn(advance=500)
+    producer.turn(advance=1000)
+    with pytest.raises(KafkaTimeoutError, match=r"expired before it could be sent: .*; InitProducerId failed 2 times, "
+                                                "the last time: node 1: COORDINATOR_LOAD_IN_PROGRESS"):
+        future.result(0)
+    assert producer.pool.available_bytes == 1_000_000
+
+
 def test_broker_when_it_gives_no_producer_id_then_the_records_fail_and_later_ones_go_as_soon_as_it_does():
     """After an ACL that was missing for a moment the producer was of no use any more."""
     producer = SteppedProducer()
