@@ -46,6 +46,7 @@ from pyproducer.common.errors import (
     AuthenticationError,
     CorrelationIdMismatchError,
     DisconnectedError,
+    KafkaError,
     KafkaTimeoutError,
 )
 from pyproducer.network.channel import ChannelPhase, ChannelState, KafkaChannel
@@ -168,7 +169,7 @@ class BlockingClient:
             AuthenticationError: One end of TLS or SASL refused the other. Not sent.
             ProtocolError: What answers is not Kafka, or has no version in common with us. Not sent.
         """
-        failures: list[DisconnectedError | KafkaTimeoutError] = []
+        failures: list[KafkaError] = []
         places = [(name, port) for host, port in addresses for name in self._names_of(host, port)]
         for index, place in enumerate(places):
             try:
@@ -176,9 +177,7 @@ class BlockingClient:
                     return self.connect(*place)
             except (DisconnectedError, KafkaTimeoutError) as error:
                 failures.append(error)
-        if len(failures) == 1:
-            raise failures[0]
-        raise DisconnectedError("no broker could be reached: " + "; ".join(map(str, failures)))
+        raise _all_of("no broker could be reached", failures)
 
     @contextmanager
     def _share_among(self, count: int) -> Iterator[None]:
@@ -212,13 +211,14 @@ class BlockingClient:
             addresses = resolve_host(host, port)
         except OSError as cause:
             raise dns_failure(where, cause).error from cause
-        for index, address in enumerate(addresses[:-1]):
+        failures: list[KafkaError] = []
+        for index, address in enumerate(addresses):
             try:
                 with self._share_among(len(addresses) - index):
                     return self.negotiate(self._connect(host, where, address), where)
-            except (DisconnectedError, KafkaTimeoutError):
-                continue
-        return self.negotiate(self._connect(host, where, addresses[-1]), where)
+            except (DisconnectedError, KafkaTimeoutError) as error:
+                failures.append(error)
+        raise _all_of(f"{where}: none of its addresses could be reached", failures)
 
     def _connect(self, host: str, where: str, address: ResolvedAddress) -> str:
         """Return the id of a connection whose handshakes are done."""
@@ -440,3 +440,9 @@ class BlockingClient:
         """Say how long was waited, behind what did not happen."""
         is_cut_short = self.until_ms is not None and self._clock.now_ms() >= self.until_ms
         return "in the time that was left" if is_cut_short else f"within {self._timeout_s} s"
+
+
+def _all_of(what: str, failures: Sequence[KafkaError]) -> KafkaError:
+    """Return an error that says all that others say; of one alone that itself."""
+    texts = dict.fromkeys(map(str, failures))
+    return failures[0] if len(texts) == 1 else DisconnectedError(f"{what}: {'; '.join(texts)}")

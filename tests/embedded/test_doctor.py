@@ -380,7 +380,8 @@ def test_transactional_id_when_the_coordinator_says_something_else_then_that_is_
     broker.create_topic(code.name)
     fault = broker.faults.on("AddPartitionsToTxn", times=None).error(code)
     try:
-        report = doctor.of("plain", topic=code.name, writes=True, transactional_id="asked", timeout_ms=500)
+        report = doctor.of("plain", topic=code.name, writes=True, transactional_id="asked",
+                           **({"timeout_ms": 500} if status is FAIL else {}))
     finally:
         fault.remove()
     line = transactional(report)

@@ -83,8 +83,8 @@ class Skipping(ManualClock):
         return False
 
 
-def blocking_client(clock: Clock = CLOCK) -> BlockingClient:
-    return BlockingClient(PlaintextChannelBuilder(), client_id="test", timeout_s=GIVE_UP_S, send_buffer_bytes=-1,
+def blocking_client(clock: Clock = CLOCK, timeout_s: float = GIVE_UP_S) -> BlockingClient:
+    return BlockingClient(PlaintextChannelBuilder(), client_id="test", timeout_s=timeout_s, send_buffer_bytes=-1,
                           receive_buffer_bytes=-1, clock=clock)
 
 
