@@ -484,8 +484,9 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
     def metrics(self) -> ProducerMetrics:
         """Return the numbers of this producer under Java's names (record-send-total, buffer-available-bytes, ...).
 
-        It is a dict of those of the whole producer, each there from the start; `nodes`, `topics` and `partitions` have
-        those of parts, `errors` and `retries` count records by error. docs/metrics.md has all names.
+        It is a dict of those of the whole producer, each there from the start but the ends of credentials; `nodes`,
+        `topics` and `partitions` have those of parts, `errors` and `retries` count records by error. docs/metrics.md
+        has all names.
         """
         runtime = self._present()
         return metrics_of(runtime.registry, runtime.clock.now_ms())

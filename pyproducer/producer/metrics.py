@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 class ProducerMetrics(dict[str, float]):
     """The numbers of one producer at one moment: a dict by name, with more beside it.
 
-    `request-total.node-N` and `request-latency-ms-total.node-N` are there for who has read them so far: Produce
-    requests that node N answered, or did not answer in time, and what they took. `nodes` has more.
-
     Attributes:
         nodes: By node id: the numbers of that broker; bootstrap addresses have ids below 0.
         topics: By topic. Beyond a hundred topics in use the others share the row "(others)".
@@ -44,10 +41,6 @@ class ProducerMetrics(dict[str, float]):
 def metrics_of(registry: Registry, now_ms: int) -> ProducerMetrics:
     """Return the numbers of one producer."""
     found = ProducerMetrics(registry.of_producer(now_ms))
-    for node_id, row in registry.nodes().items():
-        if node_id >= 0 and row.produce_ended_total:
-            found[f"request-total.node-{node_id}"] = row.produce_ended_total
-            found[f"request-latency-ms-total.node-{node_id}"] = row.produce_ms_total
     found.nodes = registry.of_nodes(now_ms)
     found.topics = registry.of_topics(now_ms)
     _, rows = registry.rows[PARTITION]

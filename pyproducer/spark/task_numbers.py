@@ -263,11 +263,12 @@ class TaskMeter:
         after = self._producer.metrics()
         grown = partial(self._grown, after)
         slowest_node, slowest_node_ms = -1, 0
-        for name in after:
-            if name.startswith(_NODE_LATENCY) and (count := grown(_NODE_REQUESTS + name[len(_NODE_LATENCY):])):
-                mean_ms = grown(name) // count
-                if slowest_node < 0 or mean_ms > slowest_node_ms:
-                    slowest_node, slowest_node_ms = int(name[len(_NODE_LATENCY):]), mean_ms
+        of_nodes = _nodes(self._before)
+        for node_id, node in _nodes(after).items():
+            before = of_nodes.get(node_id, {})
+            count, took_ms = (int(node.get(name, 0) - before.get(name, 0)) for name in _OF_NODE)
+            if node_id >= 0 and count and (slowest_node < 0 or took_ms // count > slowest_node_ms):
+                slowest_node, slowest_node_ms = node_id, took_ms // count
         return replace(this_task(), row_count=row_count, byte_count=grown("batch-bytes-total"),
                        batch_count=grown("batch-total"), request_count=grown("produce-request-total"),
                        retry_count=grown("record-retry-total"), hand_over_ms=self._times[0], flush_ms=self._times[1],
@@ -283,8 +284,12 @@ class TaskMeter:
 
 
 _PROGRESS = "%d rows handed over in %d ms, %d ms of them waiting until brokers had taken earlier rows"
-_NODE_LATENCY = "request-latency-ms-total.node-"
-_NODE_REQUESTS = "request-total.node-"
+_OF_NODE = ("produce-ended-total", "produce-time-total")
+
+
+def _nodes(metrics: Mapping[str, float]) -> Mapping[int, Mapping[str, float]]:
+    """Return the numbers by node; none where a producer of the user's own gives a plain dict."""
+    return getattr(metrics, "nodes", {})
 
 
 def this_task() -> TaskNumbers:

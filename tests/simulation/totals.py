@@ -6,7 +6,7 @@
     record-retry-total                at least what was handed over again, at most what was handed over
     batch-split-total                 the batches that brokers refused as too large, and the lines in the log
     produce-request-total, batch-total, batch-bytes-total    what connections were handed
-    request-total.node-N              requests whose end was an answer, or that none came in time; their latency
+    produce-ended-total.node-N        requests whose end was an answer, or that none came in time; their latency
     failures in the log               those that failed after they were taken, by topic and outcome
 
 Of who was struck in his send() nobody knows whether his record was taken: so much all may differ.
@@ -29,7 +29,15 @@ from tests.simulation.ledger import Handed, Ledger, identities
 from tests.simulation.log_watch import LONGEST_TEXT, LogWatch
 from tests.simulation.manners import LATE_MS
 from tests.simulation.plan import Parameters
-from tests.simulation.workload import IN_LOOP, Sent, Workload, error_of, is_acknowledged
+from tests.simulation.workload import (
+    ENDED_OF_NODE,
+    IN_LOOP,
+    TIME_OF_NODE,
+    Sent,
+    Workload,
+    error_of,
+    is_acknowledged,
+)
 
 _TOO_LARGE = 10
 
@@ -109,16 +117,16 @@ class Totals:
                 self._wrong.append(f"{name} is {value}, and connections were handed {count}")
         props = self._parameters.props
         for name, value in self._metrics.items():
-            if not name.startswith("request-total.node-"):
+            if not name.startswith(ENDED_OF_NODE):
                 continue
-            node_id = int(name.rpartition("-")[2])
+            node_id = int(name.removeprefix(ENDED_OF_NODE))
             own = [one for one in handed if one.node_id == node_id]
             # Of an answer that makes no sense only a part may have been read; a torn turn loses what it has read, and
             # that all on a connection was late. What was handed over when the process stood still is late at once.
             ended = sum(bool(one.read_number) or "late" in one.ends for one in own) + (
                 self._faults.fired["garble"] + len(self._faults.freezes)
                 + self._faults.tear_count * props["max.in.flight.requests.per.connection"])
-            latency_ms = self._metrics[f"request-latency-ms-total.node-{node_id}"]
+            latency_ms = self._metrics[f"{TIME_OF_NODE}{node_id}"]
             self._checks["latency"] += 1
             if value > (ended if props["acks"] != "0" else len(own)) or (
                     latency_ms > value * (props["request.timeout.ms"] + LATE_MS + self._faults.frozen_ms)):

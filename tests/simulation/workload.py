@@ -46,6 +46,18 @@ _LONGEST_IDLE_MS = 300_000  # metadata.max.idle.ms
 OF_A_TRANSACTION = (AbortableTransactionError, FatalProducerError)
 HEADERS = (("h", b"v"), ("", None))
 HEADERS_IN_LOG = b"\x04\x02h\x02v\x00\x01"  # how many, and then each one's lengths and bytes
+ENDED_OF_NODE, TIME_OF_NODE = "produce-ended-total.node-", "produce-time-total.node-"
+
+
+def numbers_of(producer: Any) -> dict[str, float]:
+    """Return what metrics() says of a producer, and of its requests to each node."""
+    metrics = producer.metrics()
+    found: dict[str, float] = dict(metrics)
+    for node_id, node in metrics.nodes.items():
+        if node_id >= 0 and node["produce-ended-total"]:
+            found[f"{ENDED_OF_NODE}{node_id}"] = node["produce-ended-total"]
+            found[f"{TIME_OF_NODE}{node_id}"] = node["produce-time-total"]
+    return found
 
 
 class FromOutside(BaseException):
@@ -303,7 +315,7 @@ class Workload:
             What they say.
         """
         before = self._metrics_before.get(id(producer), {})  # first: another thread may look while this one does
-        metrics: dict[str, float] = producer.metrics()
+        metrics = numbers_of(producer)
         self._metrics_before[id(producer)] = metrics
         self.judged["metrics"] += len(metrics)
         for name, value in metrics.items():

@@ -79,6 +79,7 @@ from tests.simulation.workload import (
     Sent,
     Workload,
     is_acknowledged,
+    numbers_of,
 )
 
 # Ten turns that fail, with a pause of 100 ms behind each, and one in a long sleep before.
@@ -905,7 +906,7 @@ class World:
         report = self.report
         metrics: Counter[str] = Counter()
         for producer in self.producers:
-            metrics.update(producer.metrics())
+            metrics.update(numbers_of(producer))
         facts = ErrorFacts(self.workload, self.parameters, self.ledger, self.cluster, report.checks)
         totals = Totals(self.workload, self.parameters, self.ledger, self.faults, self._watch, metrics, report.checks)
         if self.parameters.props["acks"] == "0":

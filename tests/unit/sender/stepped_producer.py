@@ -242,6 +242,9 @@ class SteppedProducer:
 
     def total(self, name: str) -> float:
         """A metric; 0 when nothing was counted."""
-        """Return a number of the whole producer, or of a node under the name that metrics() gives it."""
         self.registry.table(PARTITION, list)
         return metrics_of(self.registry, self.clock.now_ms()).get(name, 0)
+
+    def of_node(self, node_id: int) -> dict[str, float]:
+        """The metrics of a node."""
+        return self.registry.of_nodes(self.clock.now_ms())[node_id]

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from pyproducer import ProducerMetrics
 from pyproducer.spark.task_numbers import PROGRESS_MS, TaskMeter, TaskNumbers, WriteNumbers, this_task
 from tests.support.clock import ManualClock
 from tests.unit.spark.doubles import FakeProducer
@@ -42,9 +43,12 @@ class CountingProducer(FakeProducer):
         super().__init__()
         self.clock = clock
         self.counters: dict[str, float] = {"produce-request-total": 7.0, "batch-bytes-total": 10.0}
+        self.nodes: dict[int, dict[str, float]] = {}
 
     def metrics(self) -> dict[str, float]:
-        return dict(self.counters)
+        found = ProducerMetrics(self.counters)
+        found.nodes = dict(self.nodes)
+        return found
 
     def flush(self) -> None:
         self.clock.advance(30)
@@ -66,14 +70,25 @@ def test_meter_counts_what_grew_since_the_task_began() -> None:
 def test_meter_names_the_broker_whose_requests_took_longest_in_the_mean_of_this_task() -> None:
     clock = ManualClock()
     producer = CountingProducer(clock)
-    producer.counters = {"request-total.node-1": 10.0, "request-latency-ms-total.node-1": 90_000.0}
+    producer.nodes = {1: {"produce-ended-total": 10.0, "produce-time-total": 90_000.0}}
     meter = TaskMeter(producer, clock)
-    producer.counters = {"request-total.node-1": 10.0, "request-latency-ms-total.node-1": 90_000.0,  # not in this task
-                         "request-total.node-2": 4.0, "request-latency-ms-total.node-2": 40.0,
-                         "request-total.node-30": 1.0, "request-latency-ms-total.node-30": 11.0}
+    producer.nodes = {-1: {"produce-ended-total": 1.0, "produce-time-total": 99.0},  # a bootstrap address
+                      1: {"produce-ended-total": 10.0, "produce-time-total": 90_000.0},  # not in this task
+                      2: {"produce-ended-total": 4.0, "produce-time-total": 40.0},
+                      30: {"produce-ended-total": 1.0, "produce-time-total": 11.0}}
     meter.flush()
     numbers = meter.numbers(1)
     assert (numbers.slowest_node, numbers.slowest_node_ms) == (30, 11)
+
+
+def test_meter_of_a_producer_whose_numbers_are_a_plain_dict_names_no_broker() -> None:
+    """A wrapper of the user's own, which the Protocol Producer allows."""
+    clock = ManualClock()
+    producer = CountingProducer(clock)
+    producer.metrics = lambda: {"batch-total": 1.0}  # type: ignore[method-assign]
+    meter = TaskMeter(producer, clock)
+    meter.flush()
+    assert meter.numbers(1).slowest_node == -1
 
 
 def test_meter_of_a_long_task_says_now_and_then_how_far_it_is(caplog: pytest.LogCaptureFixture) -> None:
