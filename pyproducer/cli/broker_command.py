@@ -84,7 +84,13 @@ def _settings(_context: click.Context, _parameter: click.Parameter, values: Sequ
 def broker(brokers: int, host: str | None, port: int | None, advertised_host: str | None, data_dir: str | None,
            salvage: bool, topics: Mapping[str, int], settings: Mapping[str, str], control_port: int | None,
            control_host: str, log_level: str) -> None:
-    """Run a Kafka broker for tests, laptops and containers until Ctrl-C."""
+    """Run a Kafka broker for tests, laptops and containers until Ctrl-C.
+
+    \b
+    Examples:
+      pyproducer broker --port 9092 --data-dir ./data --topic orders:3
+      pyproducer broker --brokers 3 --config default.replication.factor=3 --topic orders:3
+    """  # noqa: D301 - click reads the backspace
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if salvage:
         settings = {**settings, "salvage.damaged.logs": "true"}

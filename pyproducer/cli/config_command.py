@@ -51,7 +51,7 @@ class _Warnings(logging.Handler):
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.option("--property", "overrides", multiple=True, metavar="KEY=VALUE", callback=pairs,
+@click.option("--property", "-P", "overrides", multiple=True, metavar="KEY=VALUE", callback=pairs,
               help="A setting that stands above the file's; may be given several times.")
 @click.option("--given", "is_given_only", is_flag=True, help="Leave out what has its default.")
 @click.option("--load", "loads", is_flag=True, help="Import the classes and functions of your own that the file names; "
@@ -64,8 +64,13 @@ def config(file: str, overrides: dict[str, str], is_given_only: bool, loads: boo
     other settings. Secrets are hidden. Then come settings that have no effect, and why, and what is needed besides.
     Nothing that the file names is imported, unless --load asks for it.
 
-    Exit status: 0, or 1 where the settings are refused or something they need is not there.
-    """
+    Exit status: 0; 1 where the settings are refused or something they need is not there; 2 where the command line is
+    wrong.
+
+    \b
+    Example:
+      pyproducer config client.properties --given -P linger.ms=20
+    """  # noqa: D301 - click reads the backspace
     warnings = _Warnings()
     root = logging.getLogger("pyproducer")
     root.addHandler(warnings)

@@ -39,7 +39,15 @@ def _checked_topic(_context: click.Context, _option: click.Parameter, topic: str
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end instead of lines.")
 def doctor(servers: str | None, path: str | None, properties: Sequence[str], topic: str | None, writes: bool,
            timeout_s: float, as_json: bool) -> None:
-    """Find out, step by step, why a producer cannot send; nothing is written without --write."""
+    """Find out, step by step, why a producer cannot send; nothing is written without --write.
+
+    Exit status: 0 where nothing stops a producer; 1 where something does; 2 where the command line is wrong.
+
+    \b
+    Examples:
+      pyproducer doctor -b kafka:9092 --topic orders
+      pyproducer doctor --config client.properties --topic orders --write
+    """  # noqa: D301 - click reads the backspace
     if writes and topic is None:
         raise click.UsageError("--write needs --topic")
     props = props_of(servers, path, properties)

@@ -37,7 +37,14 @@ _REFUSED = 1
 
 @click.group()
 def txn() -> None:
-    """Look at transactions, and abort one that nobody ends."""
+    """Look at transactions, and abort one that nobody ends.
+
+    Exit status: 0; 1 where a broker refuses or does not answer; 2 where the command line is wrong.
+
+    \b
+    Example:
+      pyproducer txn list -b kafka:9092 --state Ongoing
+    """  # noqa: D301 - click reads the backspace
 
 
 def _with_client(command: Callable[..., None]) -> Callable[..., None]:
@@ -78,7 +85,12 @@ def _client(config: ProducerConfig, timeout_s: float) -> Iterator[CoordinatorCli
 @click.option("--pattern", metavar="REGEX", help="Only ids that this regular expression matches as a whole.")
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 def list_command(client: CoordinatorClient, states: Sequence[str], pattern: str | None, is_json: bool) -> None:
-    """List the transactional ids that the brokers know, with their producer ids, states and coordinators."""
+    """List the transactional ids that the brokers know, with their producer ids, states and coordinators.
+
+    \b
+    Example:
+      pyproducer txn list -b kafka:9092 --state Ongoing --pattern 'bank-.*'
+    """  # noqa: D301 - click reads the backspace
     rows = client.list_transactions(states=states, pattern=pattern)
     if is_json:
         click.echo(json.dumps([row._asdict() for row in rows], indent=2))
@@ -93,7 +105,12 @@ def list_command(client: CoordinatorClient, states: Sequence[str], pattern: str 
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 def describe(client: CoordinatorClient, ids: Sequence[str], is_json: bool) -> None:
-    """Say what the coordinators know of transactional ids: state, producer, time, partitions."""
+    """Say what the coordinators know of transactional ids: state, producer, time, partitions.
+
+    \b
+    Example:
+      pyproducer txn describe -b kafka:9092 bank-1 bank-2
+    """  # noqa: D301 - click reads the backspace
     found = client.describe_transactions(ids)
     if is_json:
         click.echo(json.dumps([_as_json(each) for each in found], indent=2))
@@ -112,7 +129,11 @@ def abort(client: CoordinatorClient, transactional_id: str, fences: bool) -> Non
     """Abort the open transaction of a transactional id.
 
     Its producer, if it lives, learns of that at its next request. Nothing is done where none is open, but for --fence.
-    """
+
+    \b
+    Example:
+      pyproducer txn abort -b kafka:9092 bank-1
+    """  # noqa: D301 - click reads the backspace
     (found,) = client.describe_transactions([transactional_id])
     if found.error_code:
         click.echo(_text(found), err=True)

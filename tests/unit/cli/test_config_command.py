@@ -79,6 +79,7 @@ def test_secret_when_it_is_on_the_command_line_then_it_is_not_shown(run, given: 
 def test_settings_when_printed_then_each_has_its_value_and_origin(run) -> None:
     result = run(TEXT, "--given", "--property", "linger.ms=7")
     assert result.exit_code == 0
+    assert run(TEXT, "--given", "-P", "linger.ms=7").stdout == result.stdout, "as the other commands have it"
     lines = {line.split()[0]: " ".join(line.split()[1:]) for line in result.stdout.partition("\n\n")[0].splitlines()}
     assert lines == {
         "bootstrap.servers": "broker:9092,[::1]:9093 (line 2)", "security.protocol": "SASL_PLAINTEXT (line 3)",
