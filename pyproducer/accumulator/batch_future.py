@@ -44,12 +44,12 @@ class BatchMetadata:
     __slots__ = ("errors", "offsets", "partitions", "timestamps", "topic")
 
     def __init__(self, topic: str, offsets: array[int], partitions: array[int], timestamps: array[int],
-                 errors: dict[int, BaseException]) -> None:
+                 errors: dict[int, KafkaError]) -> None:
         self.topic: str = topic
         self.offsets: array[int] = offsets
         self.partitions: array[int] = partitions
         self.timestamps: array[int] = timestamps
-        self.errors: dict[int, BaseException] = errors
+        self.errors: dict[int, KafkaError] = errors
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -69,8 +69,10 @@ class BatchMetadata:
         Raises:
             ImportError: pyarrow is not installed.
         """
-        import pyarrow
-
+        try:
+            import pyarrow
+        except ImportError as error:
+            raise ImportError("to_arrow() needs pyarrow, which is not installed: pip install pyarrow") from error
         columns = {"partition": (pyarrow.int32(), self.partitions), "offset": (pyarrow.int64(), self.offsets),
                    "timestamp": (pyarrow.timestamp("ms", "UTC"), self.timestamps)}
         return pyarrow.RecordBatch.from_arrays(
@@ -198,7 +200,7 @@ class BatchFuture:
         finally:
             self._lookers.discard(cell)
 
-    def exception(self, timeout: float | None = None) -> BaseException | None:
+    def exception(self, timeout: float | None = None) -> KafkaError | None:
         """Wait for all rows and return the error of the first one that failed, or None when all were stored.
 
         Raises:
@@ -318,7 +320,7 @@ class BatchFuture:
                    base_offset + rows.first_index if base_offset >= 0 else -1, log_append_time)
         self._count_done(rows.order[rows.start], rows.row_count)
 
-    def on_failed(self, rows: Iterable[int], error_for: Callable[[int], BaseException]) -> None:
+    def on_failed(self, rows: Iterable[int], error_for: Callable[[int], KafkaError]) -> None:
         """Note that rows failed.
 
         Args:

@@ -7,7 +7,7 @@
         ForkedProducerError
         ProducerDeadError               its sender thread ended by an error; __cause__ is that
       SerializationError                the user's serializer failed; __cause__ is kept
-      PartitionerError                  the user's partitioner failed; __cause__ is kept
+      PartitionerError                  the user's partitioner failed, or gave no partition; __cause__ is kept
       DeliveryFailedError               records failed, as flush() and close() tell: counts, and the first errors
       TransactionAbortedError           the record's transaction is not committed; __cause__ is why, where it failed
       KafkaTimeoutError (TimeoutError)  phase = "metadata" | "buffer" | "delivery" | "request" | "flush" | "future" |
@@ -174,7 +174,7 @@ class SerializationError(KafkaError):
 
 
 class PartitionerError(KafkaError):
-    """A partitioner of the application's raised; `__cause__` is its exception."""
+    """A partitioner of the application's raised, and `__cause__` is its exception; or it gave no partition."""
 
 
 class FailedRecords(NamedTuple):

@@ -73,9 +73,13 @@ def write(producer: RowProducer | Mapping[str, object], frame: Any, topic: str, 
         RowsFailedError: Some rows were not stored; it says how many were, and why.
         DeliveryFailedError: With pyproducer.on.unretrieved=raise: all rows are stored, and other records that were
             given to this producer are not.
+        ImportError: pyarrow is not installed. Not sent.
     """
-    import pyarrow
-
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise ImportError("frames.write() reads frames as Arrow, and pyarrow is not installed: pip install "
+                          "pyarrow") from error
     send_batch = getattr(producer, "send_batch", None)
     if isinstance(producer, type) or not (isinstance(producer, Mapping) or (
             send_batch is not None and not inspect.iscoroutinefunction(send_batch))):

@@ -65,9 +65,7 @@ class Partitioning:
         """Ask the partitioner for the partition of a record, and check what it says.
 
         Raises:
-            PartitionerError: The application's raised. Not sent.
-            TypeError: It gave no int. Not sent.
-            ValueError: The topic has no such partition. Not sent.
+            PartitionerError: The application's raised, or gave no partition of the topic. Not sent.
 
         Returns:
             A partition below the count. The snapshot need not know it, where it has gaps.
@@ -108,9 +106,9 @@ class Partitioning:
         try:
             index = partition.__index__()
         except AttributeError:
-            raise TypeError(f"The partitioner {self.partitioner!r} gave {partition!r} for topic {topic!r}: it must "
-                            "give an int") from None
+            raise PartitionerError(f"The partitioner {self.partitioner!r} gave {partition!r} for topic {topic!r}: it "
+                                   "must give an int") from None
         if not 0 <= index < count:
-            raise ValueError(f"The partitioner {self.partitioner!r} gave partition {index} for topic {topic!r}: the "
-                             f"topic has {count} partitions, so it must be from 0 to {count - 1}")
+            raise PartitionerError(f"The partitioner {self.partitioner!r} gave partition {index} for topic {topic!r}: "
+                                   f"the topic has {count} partitions, so it must be from 0 to {count - 1}")
         return int(index)

@@ -177,7 +177,7 @@ def _hand_over(sender: RecordSender, row: _Row, clock: Clock, created: int, dead
 
 def row_callback(future: BatchFuture, row: int) -> OnCompletion:
     """Return the callback of a row that has a future of its own: it tells that of the call."""
-    def acknowledged(metadata: RecordMetadata | None, exception: BaseException | None) -> None:
+    def acknowledged(metadata: RecordMetadata | None, exception: KafkaError | None) -> None:
         if metadata is not None:
             future.on_row(row, metadata.partition, metadata.offset, metadata.timestamp)
         elif exception is not None:

@@ -35,7 +35,7 @@ def test_partitioner_when_it_names_no_partition_of_the_topic_then_send_refuses_a
     await_known(producer, topic)
     free = free_bytes(producer)
     called: list[object] = []
-    with pytest.raises(ValueError, match=str(wrong)) as caught:
+    with pytest.raises(PartitionerError, match=str(wrong)) as caught:
         producer.send(topic, b"v", on_completion=lambda *told: called.append(told))
     assert "Fixed" in str(caught.value)
     assert topic in str(caught.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -58,3 +59,9 @@ def test_a_text_that_many_rows_have_is_counted_for_each(kind: str) -> None:
     producer.send_batch = measured  # type: ignore[method-assign]  # of this one alone
     frames.write(producer, pyarrow.table({"t": coded}), "orders", value=["t"])
     assert max(sizes) <= 17_000_000
+
+
+def test_write_where_pyarrow_is_not_installed_then_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match="pyarrow is not installed: pip install pyarrow"):
+        frames.write({"bootstrap.servers": "127.0.0.1:1"}, object(), "orders")

@@ -89,16 +89,17 @@ FULL = {"buffer.memory": 20_000, "batch.size": 20_000}
 # Partitions ----------------------------------------------------------------------------------------------------------
 
 @SENDS
-@pytest.mark.parametrize(("given", "error_type", "words"), [
-    (2, ValueError, "gave partition 2 for topic 't': the topic has 2 partitions, so it must be from 0 to 1"),
-    (-1, ValueError, "gave partition -1"), (2**40, ValueError, f"gave partition {2**40}"),
-    ("1", TypeError, "gave '1'"), (1.0, TypeError, "gave 1.0"), (None, TypeError, "gave None"),
+@pytest.mark.parametrize(("given", "words"), [
+    (2, "gave partition 2 for topic 't': the topic has 2 partitions, so it must be from 0 to 1"),
+    (-1, "gave partition -1"), (2**40, f"gave partition {2**40}"),
+    ("1", "gave '1'"), (1.0, "gave 1.0"), (None, "gave None"),
 ])
 def test_send_when_the_partitioner_gives_no_partition_of_the_topic_then_refused_and_nothing_is_kept(
-        facades: Facades, send: Send, given: object, error_type: type[Exception], words: str) -> None:
+        facades: Facades, send: Send, given: object, words: str) -> None:
+    """It was a ValueError or TypeError, in futures and `errors`, too, where all others are KafkaErrors."""
     facade = facades(**{"partitioner.class": lambda *_arguments: given})
     error = error_of(send, facade, b"v")
-    assert type(error) is error_type
+    assert type(error) is PartitionerError
     assert words in str(error)
     facade.producer.flush(GIVE_UP_S)
     assert facade.broker.sent == []
@@ -147,7 +148,7 @@ def test_send_when_records_have_keys_then_a_partitioner_of_the_applications_is_a
 def test_send_batch_when_the_partitioner_fails_for_one_row_then_the_others_are_sent(facades: Facades) -> None:
     facade = facades(**{"partitioner.class": lambda _topic, key, *_arguments: int(key)})
     metadata = facade.producer.send_batch("t", [b"a", b"b", b"c"], keys=[b"1", b"2", b"0"]).result(GIVE_UP_S)
-    assert {row: type(error) for row, error in metadata.errors.items()} == {1: ValueError}
+    assert {row: type(error) for row, error in metadata.errors.items()} == {1: PartitionerError}
     assert list(metadata.partitions) == [1, -1, 0]
     assert sorted(facade.broker.sent) == [("t", 0, [b"c"]), ("t", 1, [b"a"])]
 

@@ -91,7 +91,7 @@ class FakeProducer:
                 raise error
         self.records += records
         self.calls.append((topic, count))
-        errors: dict[int, BaseException] = {
+        errors: dict[int, Any] = {  # of whatever class a test has
             row: error for row, record in enumerate(records)
             if self._fail_when and (error := self._fail_when(record))}
         return FakeRowsFuture(BatchMetadata(
