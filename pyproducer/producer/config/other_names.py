@@ -228,8 +228,15 @@ def _level(work: _Translation, key: str) -> None:
 
 
 def _partitioner(work: _Translation, key: str) -> None:
-    if work.text(key) in _PARTITIONERS:
-        work.put((key,), "partitioner.class", work.text(key))
+    name = work.text(key)
+    if name in _PARTITIONERS:
+        work.put((key,), "partitioner.class", name)
+    elif f"{name}_random" in _PARTITIONERS:
+        work.refuse(key, "this value has no counterpart, for it puts all records without a key into one partition: use "
+                         f"{name}_random, which spreads them and does with keys what it does")
+    elif name == "random":
+        work.refuse(key, "this value has no counterpart: use partitioner.ignore.keys=true, which spreads records "
+                         "whatever their keys are")
 
 
 def _endpoint(work: _Translation, key: str) -> None:

@@ -104,7 +104,12 @@ def test_user_and_password_when_given_then_they_log_in(secret: str, caplog: pyte
     ({"compression.codec": "lz4", "compression.level": "fast"}, r"'fast' for configuration compression.level: "),
     ({"queue.buffering.max.kbytes": "1.5"}, "whole number of KiB"),
     ({"enable.ssl.certificate.verification": "false"}, "To check no certificate at all"),
-    ({"partitioner": "random"}, "'consistent_random', 'murmur2_random'"),
+    ({"partitioner": "random"},
+     "^Invalid value 'random' for configuration partitioner: this value has no counterpart: use partitioner.ignore"),
+    *(({"partitioner": name}, f"partitioner: this value has no counterpart.*one partition: use {name}_random")
+      for name in ("consistent", "murmur2", "fnv1a")),
+    ({"partitioner": "murmur3"}, "did you mean 'partitioner.class'[?] 'consistent_random', 'murmur2_random'"),
+    ({"partitioner": lambda key, everyone, available: 0}, "did you mean 'partitioner.class'"),  # kafka-python's
     ({"ssl.ca.pem": "x", "ssl.ca.location": "/x", "security.protocol": "SSL"}, "ssl.ca.location: .*given twice"),
 ])
 def test_name_when_it_cannot_be_taken_then_the_error_is_in_its_words(given: dict[str, object], words: str) -> None:
