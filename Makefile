@@ -196,6 +196,8 @@ $(VENV)/.all: $(VENV)/.made $(LISTS)
 	@touch $(VENV)/.core $@
 
 $(VENV)/.made: | python-is-there
+	@test -d $(VENV) || test ! -e $(VENV) -a ! -L $(VENV) || { echo "make: $(VENV) is there and is no folder, but a" \
+		"file or a link that leads nowhere: remove it" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "make: $(PYTHON) cannot make a" \
 		"virtual environment: install its venv module (Debian: apt-get install python3-venv)" >&2; exit 1; }
 	@touch $@

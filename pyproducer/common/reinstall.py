@@ -21,9 +21,16 @@ _PIP = "pip install --force-reinstall --no-deps --no-cache-dir"
 _FROM_SOURCE = "--no-binary pyproducer pyproducer"
 
 
-def reinstall_command() -> str:
-    """Return the command, for an index, a folder of sources or a file, by where the package came from."""
+def reinstall_command(file: str = __file__) -> str:
+    """Return the command, for an index, a folder of sources or a file, by where the package came from.
+
+    Args:
+        file: This file: sources that it is loaded from win over what is installed besides, which PYTHONPATH hides.
+    """
     python = "" if not sys.executable else f"{quote(sys.executable)} -m "
+    folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(file))))
+    if os.path.exists(os.path.join(folder, "setup.py")):
+        return f"{python}{_PIP} -e {quote(folder)}"
     try:
         text = distribution("pyproducer").read_text("direct_url.json")
         origin = json.loads(text) if text else {}

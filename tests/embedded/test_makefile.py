@@ -56,6 +56,25 @@ def test_make_demo_without_a_usable_python_says_what_to_install(tmp_path: Path, 
 
 
 @NEEDS_MAKE
+@pytest.mark.parametrize("is_link", [True, False])
+def test_make_demo_when_the_environments_name_is_taken_then_it_says_so_and_leaves_it_alone(
+        tmp_path: Path, is_link: bool) -> None:
+    """It said that Python's venv module is to be installed, and removed what was there."""
+    checkout(tmp_path)
+    environment = tmp_path / ".venv"
+    if is_link:
+        environment.symlink_to(tmp_path / "nowhere")
+    else:
+        environment.touch()
+    done = make(tmp_path, "demo", f"PYTHON={sys.executable}")
+    assert done.returncode != 0
+    told = [line for line in done.stderr.splitlines() if not line.startswith("make: ***")]
+    assert told == ["make: .venv is there and is no folder, but a file or a link that leads nowhere: remove it"]
+    assert environment.is_symlink() == is_link
+    assert is_link or environment.is_file()
+
+
+@NEEDS_MAKE
 def test_make_demo_when_no_package_index_answers_then_one_sentence_says_so(tmp_path: Path) -> None:
     checkout(tmp_path)
     nobody = "http://127.0.0.1:1/simple"  # refuses at once
