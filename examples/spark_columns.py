@@ -22,13 +22,13 @@ def main() -> None:
     """Start a broker and a local Spark, write the same rows by three roads, count what is stored."""
     # Spark starts `python3` of PATH unless told otherwise; its workers need pyproducer installed.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (SparkSession.builder.master("local[2]").appName("spark_columns")
-             .config("spark.ui.enabled", "false")
-             .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-             .getOrCreate())
-    try:
-        with (EmbeddedBroker(topics={"orders": 3, "orders-ch": 1}, separate_process=True) as broker,
-              tempfile.TemporaryDirectory() as folder):
+    with (EmbeddedBroker(topics={"orders": 3, "orders-ch": 1}, separate_process=True) as broker,
+          tempfile.TemporaryDirectory() as folder):
+        spark = (SparkSession.builder.master("local[2]").appName("spark_columns")
+                 .config("spark.ui.enabled", "false")
+                 .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+                 .getOrCreate())
+        try:
             servers = {"bootstrap.servers": broker.bootstrap_servers}
             rows = orders(spark)
 
@@ -44,8 +44,8 @@ def main() -> None:
 
             for topic in ("orders", "orders-ch"):
                 print(f"{sum(1 for _ in read_topic(broker.bootstrap_servers, topic))} rows stored in {topic}")
-    finally:
-        spark.stop()
+        finally:
+            spark.stop()
 
 
 def orders(spark: SparkSession) -> DataFrame:

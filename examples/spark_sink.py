@@ -21,13 +21,13 @@ def main() -> None:
     """Start a broker and a local Spark, write 10,000 rows, read them back."""
     # Spark starts `python3` of PATH unless told otherwise; its workers need pyproducer installed.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (SparkSession.builder.master("local[2]").appName("spark_sink")
-             .config("spark.ui.enabled", "false")
-             .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-             .getOrCreate())
-    try:
-        # In a process of its own, so that Spark's driver and the broker do not share one interpreter.
-        with EmbeddedBroker(topics={"orders": 3}, separate_process=True) as broker:
+    # In a process of its own, so that Spark's driver and the broker do not share one interpreter.
+    with EmbeddedBroker(topics={"orders": 3}, separate_process=True) as broker:
+        spark = (SparkSession.builder.master("local[2]").appName("spark_sink")
+                 .config("spark.ui.enabled", "false")
+                 .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+                 .getOrCreate())
+        try:
             rows = spark.range(10_000).select(
                 f.concat(f.lit("customer-"), (f.col("id") % 100).cast("string")).alias("key"),
                 f.concat(f.lit("order "), f.col("id").cast("string")).alias("value"),
@@ -37,8 +37,8 @@ def main() -> None:
 
             stored = Counter(record.partition for record in read_topic(broker.bootstrap_servers, "orders"))
             print(f"{stored.total()} rows stored, by partition: {sorted(stored.items())}")
-    finally:
-        spark.stop()
+        finally:
+            spark.stop()
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ def run_example(*arguments: str, warnings_are_errors: bool = True) -> str:
     done = subprocess.run([sys.executable, *strict, "-m", *arguments], cwd=ROOT, capture_output=True, text=True,
                           timeout=PROGRAM_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "Connection refused" not in done.stderr, f"a broker ended before its client: {done.stderr}"
     return done.stdout
 
 
