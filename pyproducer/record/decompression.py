@@ -32,6 +32,9 @@ DEFAULT_LIMIT_BYTES = 256 * 1024 * 1024
 SNAPPY_MAX_RATIO = 64  # a copy of 64 bytes takes 3: no snappy block expands further
 LZ4_MAX_RATIO = 255  # a byte of match length adds 255
 LZ4_PIECE_BYTES = 64 * 1024
+# What follows a first member or frame is given in steps that double: each copies what it leaves unused, and of many
+# small ones every one would leave all others.
+LATER_STEP_BYTES = 4096
 LZ4_MAGIC = (0x184D2204).to_bytes(4, "little")
 # Of the flags: what makes the header longer, a block, or the frame's end.
 LZ4_CONTENT_SIZE, LZ4_DICTIONARY_ID, LZ4_BLOCK_CHECKSUM, LZ4_CONTENT_CHECKSUM = 0x08, 0x01, 0x10, 0x04
@@ -94,21 +97,28 @@ def _decode_none(data: Buffer, limit_bytes: int) -> bytes:
 
 def _decode_gzip(data: Buffer, limit_bytes: int) -> bytes:
     pieces: list[bytes] = []
-    size = 0
-    rest: Buffer = data
-    while rest or not pieces:
-        decompressor = zlib.decompressobj(GZIP_WBITS)
-        try:
-            piece = decompressor.decompress(rest, limit_bytes - size + 1)
-        except zlib.error as cause:
-            raise CorruptRecordError(f"gzip: {cause}, in the member at byte {len(data) - len(rest)}") from cause
-        size += len(piece)
-        if size > limit_bytes:
-            _refuse("gzip", limit_bytes)
-        if not decompressor.eof:
-            _truncated("gzip", len(data))
-        pieces.append(piece)
-        rest = decompressor.unused_data
+    size = position = 0
+    end = len(data)
+    with memoryview(data) as view:
+        while position < end or not pieces:
+            member_start = position
+            decompressor = zlib.decompressobj(GZIP_WBITS)
+            step = LATER_STEP_BYTES if pieces else end
+            while not decompressor.eof:
+                if position == end:
+                    _truncated("gzip", end)
+                try:
+                    with view[position:position + step] as source:
+                        piece = decompressor.decompress(source, limit_bytes - size + 1)
+                except zlib.error as cause:
+                    raise CorruptRecordError(f"gzip: {cause}, in the member at byte {member_start}") from cause
+                size += len(piece)
+                if size > limit_bytes:
+                    _refuse("gzip", limit_bytes)
+                pieces.append(piece)
+                position = min(position + step, end)
+                step *= 2
+            position -= len(decompressor.unused_data)
     return _joined(pieces)
 
 
@@ -168,30 +178,37 @@ def _lz4_decoder(frame: Any) -> Callable[[Buffer, int], bytes]:
 
 def _decode_lz4(lz4_frame: Any, data: Buffer, limit_bytes: int) -> bytes:
     pieces: list[bytes] = []
-    size = 0
-    rest: Buffer = data
-    while rest or not pieces:
-        frame_start = len(data) - len(rest)
-        decompressor = lz4_frame.LZ4FrameDecompressor()
-        source: Buffer = rest
-        # One piece is enough for most batches; a larger one grows as it proves to be there.
-        room = min(8 * len(rest) + LZ4_PIECE_BYTES, limit_bytes - size + 1)
-        while True:
-            try:
-                piece = decompressor.decompress(source, max_length=room)
-            except RuntimeError as cause:
-                raise CorruptRecordError(f"lz4: {cause}, in the frame at byte {frame_start}") from cause
-            size += len(piece)
-            if size > limit_bytes:
-                _refuse("lz4", limit_bytes)
-            pieces.append(piece)
-            if decompressor.eof:
-                break
-            if decompressor.needs_input and len(piece) < room:
-                _truncated("lz4", len(data))
-            source = b""
-            room = min(2 * room, limit_bytes - size + 1, LZ4_MAX_RATIO * len(rest) + LZ4_PIECE_BYTES)
-        rest = decompressor.unused_data or b""
+    size = position = 0
+    end = len(data)
+    with memoryview(data) as view:
+        while position < end or not pieces:
+            frame_start = position
+            decompressor = lz4_frame.LZ4FrameDecompressor()
+            step = LATER_STEP_BYTES if pieces else end
+            source: Buffer = view[position:position + step]
+            position = min(position + step, end)
+            # One piece is enough for most batches; a larger one grows as it proves to be there.
+            room = min(8 * len(source) + LZ4_PIECE_BYTES, limit_bytes - size + 1)
+            while True:
+                try:
+                    piece = decompressor.decompress(source, max_length=room)
+                except RuntimeError as cause:
+                    raise CorruptRecordError(f"lz4: {cause}, in the frame at byte {frame_start}") from cause
+                size += len(piece)
+                if size > limit_bytes:
+                    _refuse("lz4", limit_bytes)
+                pieces.append(piece)
+                if decompressor.eof:
+                    break
+                source = b""
+                if decompressor.needs_input and len(piece) < room:
+                    if position == end:
+                        _truncated("lz4", end)
+                    step *= 2
+                    source = view[position:position + step]
+                    position = min(position + step, end)
+                room = min(2 * room, limit_bytes - size + 1, LZ4_MAX_RATIO * (end - frame_start) + LZ4_PIECE_BYTES)
+            position -= len(decompressor.unused_data or b"")
     return _joined(pieces)
 
 
