@@ -44,8 +44,7 @@ _SAME_MS = 50       # a pause as short as this between two waits of one kind is 
 # What a story in the ring says, each an int of 32 bits; times are in ms but for codec_us.
 COLUMNS = ("memory_ms", "room_ms", "room_reason", "linger_ms", "wait_ms", "reason", "codec_us", "wire_ms", "tell_ms",
            "retry_ms", "attempts", "node_id", "records", "bytes", "raw_bytes", "outcome", "busy_ms", "floor_ms")
-COLUMN_COUNT = 18
-_WIDTH = COLUMN_COUNT
+_WIDTH = len(COLUMNS)
 _MOST = 2**31 - 1
 
 
@@ -320,7 +319,7 @@ class Ledger:
         self._columns: array[int] = array("i", bytes(4 * _WIDTH * capacity))
         self._ended: array[int] = array("q", bytes(8 * capacity))
         self.places: list[tuple[str, int] | None] = [None] * capacity
-        self.linger_ms: int = linger_ms
+        self.linger_ms: int = min(linger_ms, _MOST)  # added to a time it must fit 64 bits
         self.now_ms: int = 0
         self.tell_ms: int = 0
         self.tells_from_ms: int = 0

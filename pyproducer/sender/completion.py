@@ -42,6 +42,8 @@ from pyproducer.transaction.transaction_manager import TransactionManager
 
 log: SenderLog = sender_log(__name__)
 
+_MOST_OFFSET = 2**63 - 1
+
 
 class Completion:
     """Decides on each batch of an ended Produce request."""
@@ -315,6 +317,8 @@ class Completion:
         self._registry.producer.batch_split_total += 1
 
     def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now_ms: int) -> None:
+        if not 0 <= base_offset <= _MOST_OFFSET - batch.record_count:
+            base_offset = NO_OFFSET  # also where it is nonsense: that the records are stored is said all the same
         sequence = self._accumulator.sequence_of(batch)
         if batch.parts_in_doubt:
             # The whole was not stored, for the broker took its numbers for a part.

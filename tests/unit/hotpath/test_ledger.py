@@ -73,6 +73,15 @@ def test_story_when_the_batch_behind_it_was_opened_then_it_was_full_and_lingers_
     assert (batch.story.linger_ms, batch.story.wait_ms, batch.story.reason) == (10, 90, twin.LATE)
 
 
+def test_story_when_linger_ms_is_the_longest_that_there_is_then_the_batch_lingered_until_it_was_sent(
+        twin: ModuleType) -> None:
+    """The sum ran over in the compiled text: it had lingered for less than nothing."""
+    ledger, node = twin.Ledger(8, 2**63 - 1, 10, ""), twin.NodeRow(1)
+    batch = make_batch(twin, 1000)
+    ledger.on_sent(node, [batch], 1100, 0)
+    assert (batch.story.linger_ms, batch.story.wait_ms) == (100, 0)
+
+
 def test_story_when_it_was_sent_again_then_the_time_before_is_retry(twin: ModuleType) -> None:
     ledger, node = twin.Ledger(8, 0, 10, ""), twin.NodeRow(1)
     batch = make_batch(twin, 1000)

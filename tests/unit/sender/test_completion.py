@@ -70,6 +70,17 @@ def test_success_when_answered_then_records_are_told_in_order_and_memory_is_back
     assert producer.total("record-error-total") == producer.total("record-retry-total") == 0
 
 
+@pytest.mark.parametrize("base_offset", [2**63 - 1, 2**63 - 3, -2, -2**63])
+def test_success_when_the_broker_tells_an_offset_that_no_log_has_then_none_is_told(base_offset: int) -> None:
+    """The sum of offset and index ran over: rows of a call were never done, or were told a negative offset."""
+    producer = started()
+    futures = [producer.append_told(name) for name in "abc"]
+    producer.turn()
+    producer.answer_all(base_offset=base_offset)
+    assert producer.told == [("a", -1, None), ("b", -1, None), ("c", -1, None)]
+    assert [future.result(0).offset for future in futures] == [-1, -1, -1]
+
+
 def test_requests_and_what_they_took_are_counted_by_node_also_those_without_an_answer_in_time() -> None:
     producer = started()
     before = producer.of_node(1)
