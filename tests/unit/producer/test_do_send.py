@@ -830,13 +830,15 @@ class Other(bytes):
         return Other(b"other")
 
 
-@pytest.mark.parametrize("serializers", [(None, None), (None, lambda _topic, _headers, data: data)], ids=["none", "own"])
+@pytest.mark.parametrize("serializers", [(None, None), (None, lambda _topic, _headers, data: data)],
+                         ids=["none", "own"])
 def test_send_when_key_and_value_are_of_subclasses_of_bytes_then_their_bytes_are_sent(
         facades: Facades, serializers: Any) -> None:
     """`bytes()` asked the subclass, which may give another: the record was one that no broker reads."""
     facade = facades(serializers=serializers)
-    sent = facade.producer.send("t", Other(b"value"), key=Other(b"key"), partition=0, headers=[("h", Other(b"header"))])
-    metadata = sent.result(GIVE_UP_S)
+    headers = [("h", Other(b"header"))]
+    future = facade.producer.send("t", Other(b"value"), key=Other(b"key"), partition=0, headers=headers)
+    metadata = future.result(GIVE_UP_S)
     assert (metadata.serialized_key_size, metadata.serialized_value_size) == (3, 5)
     facade.producer.send_batch("t", [Other(b"value")], keys=[Other(b"key")], partitions=[0]).result(GIVE_UP_S)
     assert facade.broker.sent == [("t", 0, [b"value"])] * 2

@@ -8,7 +8,7 @@ from pyproducer.record import layout
 def test_the_header_is_61_bytes_and_its_fields_are_where_they_are_drawn() -> None:
     assert layout.HEADER.size == layout.HEADER_SIZE_BYTES == layout.RECORDS_OFFSET == 61
     packed = layout.HEADER.pack(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
-    fields = [(layout.BASE_OFFSET_OFFSET, 8), (layout.LENGTH_OFFSET, 4), (layout.PARTITION_LEADER_EPOCH_OFFSET, 4),
+    fields = [(layout.BASE_OFFSET_OFFSET, 8), (layout.LENGTH_OFFSET, 4), (12, 4),
               (layout.MAGIC_OFFSET, 1), (layout.CRC_OFFSET, 4), (layout.ATTRIBUTES_OFFSET, 2),
               (23, 4), (27, 8), (layout.MAX_TIMESTAMP_OFFSET, 8), (43, 8), (51, 2), (53, 4), (57, 4)]
     assert [int.from_bytes(packed[start:start + size], "big") for start, size in fields] == list(range(1, 14))
