@@ -57,7 +57,7 @@ from pyproducer.producer.do_send import Postponed
 from pyproducer.producer.kafka_producer import K, KafkaProducer, V, flush_timed_out, hurry_all
 from pyproducer.producer.live_view import PartitionState
 from pyproducer.producer.metrics import ProducerMetrics
-from pyproducer.producer.mistakes import no_attribute, not_settings
+from pyproducer.producer.mistakes import no_attribute, not_settings, takes_no_timeout
 from pyproducer.producer.serializers import Serializing
 from pyproducer.producer.transaction_calls import Call, TransactionCalls
 from pyproducer.producer.wait_on_metadata import ask, begin_to_ask, not_in_time
@@ -307,6 +307,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         # A task that was cancelled meanwhile was told nothing, and the next flush() or close() tells it.
         producer._end_flush(period, raise_on_error=raise_on_error)
 
+    @takes_no_timeout
     async def init_transactions(self, transactional_id: str | None = None) -> None:
         """Get a producer id and an epoch for the transactional id; see KafkaProducer.init_transactions."""
         await self._make(self._calls().init(transactional_id))
@@ -316,6 +317,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         self._bind()
         self._producer.begin_transaction()
 
+    @takes_no_timeout
     async def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
         """Have the transaction commit what was consumed, too; see KafkaProducer.send_offsets_to_transaction.
 
@@ -326,6 +328,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         # The offsets are read here, in the loop, which the consumer belongs to.
         await self._make(self._calls().send_offsets(offsets, group_metadata))
 
+    @takes_no_timeout
     async def commit_transaction(self) -> None:
         """Await what is left of the transaction, and commit it; see KafkaProducer.commit_transaction.
 
@@ -333,6 +336,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         """
         await self._make(self._calls().commit())
 
+    @takes_no_timeout
     async def abort_transaction(self) -> None:
         """Give up the transaction; see KafkaProducer.abort_transaction."""
         await self._make(self._calls().abort())

@@ -1,7 +1,8 @@
 """Offsets and group metadata of whoever consumes, as send_offsets_to_transaction() takes them.
 
     confluent-kafka   consumer.consumer_group_metadata()     bytes, see below
-                      [TopicPartition(topic, partition, offset, metadata, leader_epoch), ...]
+                      [TopicPartition(topic, partition, offset, metadata, leader_epoch), ...]; those without a position
+                      yet (OFFSET_INVALID) are left out, as librdkafka does
     kafka-python      consumer.group_metadata()              group_id, generation_id, member_id, group_instance_id
                       {TopicPartition: OffsetAndMetadata(offset, metadata, leader_epoch)}
     aiokafka          the AIOKafkaConsumer itself            its coordinator has generation and member_id
@@ -31,7 +32,8 @@ from pyproducer.common.kafka_string import ensure_string
 from pyproducer.common.records import to_topic
 
 _LIBRDKAFKA = b"CGMDv2:"
-_LOGICAL = {-1: "OFFSET_END", -2: "OFFSET_BEGINNING", -1000: "OFFSET_STORED", -1001: "OFFSET_INVALID"}
+_INVALID = -1001  # what consumer.position() of confluent-kafka says where nothing was read yet
+_LOGICAL = {-1: "OFFSET_END", -2: "OFFSET_BEGINNING", -1000: "OFFSET_STORED", _INVALID: "OFFSET_INVALID"}
 _HOW = ("pass consumer.consumer_group_metadata() of confluent-kafka, consumer.group_metadata() of kafka-python, an "
         "AIOKafkaConsumer, or ConsumerGroupMetadata(group_id, generation_id, member_id, group_instance_id)")
 _MOST_OFFSET = 2**63 - 1
@@ -148,8 +150,9 @@ def _pairs(given: Any) -> Iterable[tuple[TopicPartition, OffsetAndMetadata]]:
                 raise TypeError(f"a list of offsets holds TopicPartitions of confluent-kafka, got a "
                                 f"{type(place).__name__}")
             found = _place(place)
-            yield found, _offset(found, place.offset, getattr(place, "metadata", ""),
-                                 getattr(place, "leader_epoch", None))
+            if place.offset != _INVALID:
+                yield found, _offset(found, place.offset, getattr(place, "metadata", ""),
+                                     getattr(place, "leader_epoch", None))
     else:
         raise TypeError("offsets are a dict of TopicPartitions and offsets, or a list of confluent-kafka's "
                         f"TopicPartitions, got {type(given).__name__}")

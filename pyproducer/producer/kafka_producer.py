@@ -46,7 +46,7 @@ from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.producer.config.producer_config import file_props
 from pyproducer.producer.live_view import PartitionState, waiting_partitions
 from pyproducer.producer.metrics import ProducerMetrics, metrics_of
-from pyproducer.producer.mistakes import no_attribute, not_settings
+from pyproducer.producer.mistakes import no_attribute, not_settings, takes_no_timeout
 from pyproducer.producer.serializers import Serializing
 from pyproducer.producer.surroundings import Surroundings
 from pyproducer.producer.transaction_calls import TransactionBlock
@@ -330,6 +330,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             finally:
                 del error  # else its traceback, with the caller's frames, and it would keep each other
 
+    @takes_no_timeout
     def init_transactions(self, transactional_id: str | None = None) -> None:
         """Get a producer id and an epoch for the transactional id: once, before the first transaction.
 
@@ -362,6 +363,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         """
         self._present().transaction_calls.begin()
 
+    @takes_no_timeout
     def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
         """Have the transaction commit what a consumer has consumed, too: both, or neither.
 
@@ -385,6 +387,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         calls = self._present().transaction_calls
         calls.make(calls.send_offsets(offsets, group_metadata))
 
+    @takes_no_timeout
     def commit_transaction(self) -> None:
         """Send what is left of the transaction, and commit it.
 
@@ -400,6 +403,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         calls = self._present().transaction_calls
         calls.make(calls.commit())
 
+    @takes_no_timeout
     def abort_transaction(self) -> None:
         """Give up the transaction: records that are not on their way fail with TransactionAbortedError.
 

@@ -7,7 +7,10 @@ Source:  ours; confluent-kafka, kafka-python, aiokafka.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any, TypeVar, cast
 
 from pyproducer.common.secrets import shown
 
@@ -24,6 +27,10 @@ ELSEWHERE = {
 }
 """Methods of other clients' producers."""
 
+BOUND = "max.block.ms bounds it (60 s unless it is set), and the same call may be made again"
+"""What there is instead of a timeout."""
+
+F = TypeVar("F", bound=Callable[..., Any])
 _CALLBACK = "the callback is on_completion=, called with (metadata, exception), one of them None"
 _ARGUMENTS = {"callback": _CALLBACK, "on_delivery": _CALLBACK,
               "timestamp_ms": "the time is timestamp=, in epoch milliseconds or a datetime"}
@@ -39,6 +46,30 @@ def no_argument(name: str) -> TypeError:
     """Return the error for an argument that send() does not have."""
     advice = _ARGUMENTS.get(name)
     return TypeError(f"send() got an unexpected keyword argument {name!r}{': ' + advice if advice else ''}")
+
+
+def takes_no_timeout(method: F) -> F:
+    """Have a call refuse confluent-kafka's timeout, which its like has there, and say what there is instead."""
+    name, count = method.__name__, method.__code__.co_argcount
+
+    def ensure(arguments: tuple[object, ...], named: Mapping[str, object]) -> None:
+        if len(arguments) > count or "timeout" in named:
+            raise TypeError(f"{name}() takes no timeout: {BOUND}")
+
+    if iscoroutinefunction(method):
+        @wraps(method)
+        async def awaited(*arguments: Any, **named: Any) -> Any:
+            ensure(arguments, named)
+            return await method(*arguments, **named)
+
+        return cast(F, awaited)
+
+    @wraps(method)
+    def call(*arguments: Any, **named: Any) -> Any:
+        ensure(arguments, named)
+        return method(*arguments, **named)
+
+    return cast(F, call)
 
 
 def not_settings(props: object, foreign: Mapping[str, object], name: str = "KafkaProducer") -> TypeError | None:

@@ -20,6 +20,7 @@ from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.common.errors import AbortableTransactionError, IllegalStateError, KafkaError, KafkaTimeoutError
 from pyproducer.common.kafka_string import ensure_string
 from pyproducer.producer.consumed_offsets import to_group_metadata, to_offsets
+from pyproducer.producer.mistakes import BOUND
 from pyproducer.sender.requests.own_requests import OwnRequests
 from pyproducer.transaction import transaction_errors
 from pyproducer.transaction.pending_call import PendingCall
@@ -41,7 +42,8 @@ def ensure_transactional_id(transactional_id: object) -> None:
     if transactional_id is None:
         return
     if not (isinstance(transactional_id, str) and transactional_id):
-        raise TypeError(f"transactional_id must be a str that is not empty, got {transactional_id!r}")
+        advice = f": there is no timeout, {BOUND}" if isinstance(transactional_id, (int, float)) else ""
+        raise TypeError(f"transactional_id must be a str that is not empty, got {transactional_id!r}{advice}")
     ensure_string("transactional_id", transactional_id)
 
 

@@ -28,6 +28,7 @@ from pyproducer.producer.async_transaction_block import AsyncTransactionBlock
 from pyproducer.producer.kafka_producer import K, V
 from pyproducer.producer.live_view import PartitionState
 from pyproducer.producer.metrics import ProducerMetrics
+from pyproducer.producer.mistakes import takes_no_timeout
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class AsyncMockProducer(Generic[K, V]):
 
     async def send(self, *arguments: Any, **named: Any) -> RecordMetadata:
         """Send one record and return where it was stored, once it is; see AsyncKafkaProducer.send."""
+        self.mock._enter_loop()
         return await self.mock.send(*arguments, **named)
 
     @overload
@@ -65,16 +67,19 @@ class AsyncMockProducer(Generic[K, V]):
 
     def send_nowait(self, *arguments: Any, **named: Any) -> FutureRecordMetadata:
         """Send one record and return its future, which can be awaited; see AsyncKafkaProducer.send_nowait."""
+        self.mock._enter_loop()
         return self.mock.send(*arguments, **named)
 
     async def send_batch(self, topic: str, values: Any, **columns: Any) -> BatchMetadata:
         """Send rows; see MockProducer.send_batch."""
+        self.mock._enter_loop()
         return await self.mock.send_batch(topic, values, **columns)
 
     async def flush(self, timeout: float | None = None, *, raise_on_error: bool = False) -> None:
         """Store all that is not done; see MockProducer.flush."""
         self.mock.flush(timeout, raise_on_error=raise_on_error)
 
+    @takes_no_timeout
     async def init_transactions(self, transactional_id: str | None = None) -> None:
         """Bind the transactional id; see MockProducer.init_transactions."""
         self.mock.init_transactions(transactional_id)
@@ -83,6 +88,7 @@ class AsyncMockProducer(Generic[K, V]):
         """Begin a transaction; see MockProducer.begin_transaction."""
         self.mock.begin_transaction()
 
+    @takes_no_timeout
     async def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
         """Add offsets to the transaction; see MockProducer.send_offsets_to_transaction."""
         self.mock.send_offsets_to_transaction(offsets, group_metadata)
@@ -91,10 +97,12 @@ class AsyncMockProducer(Generic[K, V]):
         """Store all that is not done, and take no more; see MockProducer.prepare_transaction."""
         return self.mock.prepare_transaction()
 
+    @takes_no_timeout
     async def commit_transaction(self) -> None:
         """Store all that is not done, and put it into the history; see MockProducer.commit_transaction."""
         self.mock.commit_transaction()
 
+    @takes_no_timeout
     async def abort_transaction(self) -> None:
         """Fail what is not done, and forget what was sent; see MockProducer.abort_transaction."""
         self.mock.abort_transaction()

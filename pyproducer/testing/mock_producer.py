@@ -43,6 +43,7 @@ from pyproducer.common.consumer_offsets import OffsetAndMetadata
 from pyproducer.common.delivery_summary import DeliverySummary
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import DeliveryFailedError, IllegalStateError, KafkaError
+from pyproducer.common.loop_inbox import inbox_of_running_loop
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata, to_topic
 from pyproducer.common.timeouts import checked_timeout
@@ -58,6 +59,7 @@ from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.kafka_producer import K, V
 from pyproducer.producer.live_view import PartitionState
 from pyproducer.producer.metrics import ProducerMetrics, metrics_of
+from pyproducer.producer.mistakes import takes_no_timeout
 from pyproducer.producer.partitioning import Partitioning
 from pyproducer.producer.send_rows import send_rows
 from pyproducer.producer.transaction_calls import TransactionBlock
@@ -358,6 +360,12 @@ class MockProducer(ProducerBase, Generic[K, V]):
             finally:
                 del error  # else it and this frame hold each other
 
+    def _enter_loop(self) -> None:
+        """Belong to the loop that runs, which a future's result() would hold up: see AsyncKafkaProducer."""
+        loop = self._life.loop
+        loop.inbox, loop.ident = inbox_of_running_loop(loop.inbox)[0], threading.get_ident()
+
+    @takes_no_timeout
     def init_transactions(self, transactional_id: str | None = None) -> None:
         """Bind the transactional id; see KafkaProducer.init_transactions."""
         self._transactions.init(transactional_id)
@@ -366,6 +374,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
         """Begin a transaction; see KafkaProducer.begin_transaction."""
         self._transactions.begin()
 
+    @takes_no_timeout
     def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
         """Add offsets to the transaction; see KafkaProducer.send_offsets_to_transaction."""
         self._transactions.send_offsets(offsets, group_metadata)
@@ -374,6 +383,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
         """Store all that is not done, and take no more; see KafkaProducer.prepare_transaction."""
         return self._transactions.prepare(self._complete_all)
 
+    @takes_no_timeout
     def commit_transaction(self) -> None:
         """Store all that is not done, and put it into the history; see KafkaProducer.commit_transaction.
 
@@ -384,6 +394,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
         with self._lock:
             self._history.extend(records)
 
+    @takes_no_timeout
     def abort_transaction(self) -> None:
         """Fail what is not done, and forget what was sent; see KafkaProducer.abort_transaction."""
         self._transactions.abort(self._fail_all)

@@ -439,6 +439,24 @@ def test_async_when_awaited_then_it_is_the_same_producer() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("wait", ["result", "exception"])
+def test_async_when_a_coroutine_waits_for_a_future_as_threads_do_then_it_is_refused(wait: str) -> None:
+    """It held up the loop, where the real one raises: the test was green, and the program was not."""
+    async def scenario() -> None:
+        async with MockProducer(auto_complete=False).as_async() as producer:
+            future = producer.send_nowait("t", b"1")
+            with pytest.raises(IllegalStateError, match="would hold up the event loop of this producer: await it"):
+                getattr(future, wait)(1)
+            producer.complete_next()
+            assert getattr(future, wait)(1) == getattr(future, wait)()
+            rows = asyncio.create_task(producer.send_batch("t", [b"2"]))
+            await asyncio.sleep(0)
+            producer.complete_next()
+            assert len(await rows) == 1
+
+    asyncio.run(scenario())
+
+
 def test_what_operators_ask_of_a_producer_has_an_answer(tmp_path: Path) -> None:
     producer = MockProducer({"linger.ms": 7, "client.id": "c"}, auto_complete=False, partitions={"t": 2})
     producer.send("t", b"1", partition=1)

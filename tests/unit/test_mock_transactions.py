@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,10 +14,12 @@ from pyproducer import (
     ErrorCode,
     FatalProducerError,
     IllegalStateError,
+    KafkaProducer,
     OffsetAndMetadata,
     TopicPartition,
     TransactionAbortedError,
 )
+from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.common.error_codes import error_for_code
 from pyproducer.testing import MockProducer
 from pyproducer.transaction.pending_call import PendingCall
@@ -223,6 +228,32 @@ def test_async_mock_when_it_is_used_in_a_loop_then_it_has_the_same_transactions(
 
     asyncio.run(run())
     assert values(mock) == [b"1", b"3"]
+
+
+@pytest.mark.parametrize("make", [
+    pytest.param(KafkaProducer, id="KafkaProducer"), pytest.param(AsyncKafkaProducer, id="AsyncKafkaProducer"),
+    pytest.param(MockProducer, id="MockProducer"),
+    pytest.param(lambda props: MockProducer(props).as_async(), id="AsyncMockProducer")])
+def test_calls_when_they_are_given_confluents_timeout_then_they_say_what_bounds_them(
+        make: Callable[[Any], Any]) -> None:
+    """Python's own words, "takes 1 positional argument but 2 were given", helped nobody."""
+    async def awaited(call: Callable[[], Any]) -> None:
+        made = call()
+        if inspect.isawaitable(made):
+            await made
+
+    async def main() -> None:
+        producer = make({**PROPS, "bootstrap.servers": "127.0.0.1:1"})
+        for call in (lambda: producer.init_transactions(10), lambda: producer.init_transactions(None, 10),
+                     lambda: producer.init_transactions(timeout=10),
+                     lambda: producer.send_offsets_to_transaction({}, "g", 10),
+                     lambda: producer.commit_transaction(10), lambda: producer.commit_transaction(timeout=1.5),
+                     lambda: producer.abort_transaction(10)):
+            with pytest.raises(TypeError, match=r"no timeout[:,] max\.block\.ms bounds it"):
+                await awaited(call)
+        await awaited(lambda: producer.close(0))
+
+    asyncio.run(main())
 
 
 def test_calls_when_a_kafka_producer_refuses_them_then_the_mock_does_too() -> None:

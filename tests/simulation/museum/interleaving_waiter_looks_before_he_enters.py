@@ -11,7 +11,7 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("accumulator/produce_result.py", """
-        cell = self._waiters.enter()
+        cell = self.waiters.enter()
         if self.is_told:
             return True
         return self._life.wait(cell, deadline_ms)
@@ -20,6 +20,6 @@ PATCH = (
             return True
         clock = self._life._clock
         now_ms = clock.now_ms()
-        return clock.wait(self._waiters.enter(), None if deadline_ms is None else (deadline_ms - now_ms) / 1000)
+        return clock.wait(self.waiters.enter(), None if deadline_ms is None else (deadline_ms - now_ms) / 1000)
 """),
 )

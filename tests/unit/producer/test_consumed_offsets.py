@@ -40,6 +40,25 @@ def test_group_metadata_when_it_is_confluents_then_it_is_understood(settings: di
     assert given == librdkafka("readers", -1, "", settings.get("group.instance.id"))
 
 
+def test_offsets_when_confluents_consumer_has_no_position_yet_then_they_are_left_out() -> None:
+    """Its idiom, consumer.position(consumer.assignment()), was refused until each partition had been read from."""
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "readers", "log_level": 0})
+    try:
+        position = consumer.position([confluent_kafka.TopicPartition("t", 0), confluent_kafka.TopicPartition("t", 1)])
+    finally:
+        consumer.close()
+    assert to_offsets(position) == {}
+    assert to_offsets([*position[:1], confluent_kafka.TopicPartition("t", 1, 5)]) == {
+        ("t", 1): OffsetAndMetadata(5, "", -1)}
+
+
+def test_offsets_when_a_list_has_logical_ones_then_those_without_a_position_alone_are_left_out() -> None:
+    assert to_offsets([SimpleNamespace(topic="t", partition=0, offset=-1001)]) == {}
+    with pytest.raises(ValueError, match="OFFSET_END"):
+        to_offsets([SimpleNamespace(topic="t", partition=0, offset=-1)])
+
+
 def test_group_metadata_when_it_is_kafka_pythons_then_it_is_understood() -> None:
     structs = pytest.importorskip("kafka.structs")
     given = structs.ConsumerGroupMetadata(group_id="readers", generation_id=3, member_id="m", group_instance_id="i",
