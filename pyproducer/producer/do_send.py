@@ -146,6 +146,7 @@ class RecordSender:
         self._accumulator = accumulator
         self.room = room
         self.partitioning = partitioning
+        self._on_append = partitioning.on_append_in_call
         self._is_open_batch_told = routes.keeps_batches and not partitioning.hears_each_record
         self.key_serializer = key_serializer
         self.value_serializer = value_serializer
@@ -433,8 +434,8 @@ class RecordSender:
             result = self._accumulator.append(record, partition, max_block_ms)
             if self._is_open_batch_told:
                 self._routes.open_batch(cluster, topic, partition, result.batch.open)
-            self.partitioning.on_appended(topic, partition, record.size_bytes - HEADER_SIZE_BYTES, cluster,
-                                          result.batch_is_full)
+            if self._on_append is not None:
+                self._on_append(topic, partition, record.size_bytes - HEADER_SIZE_BYTES, cluster, result.batch_is_full)
             if result.batch_is_full:
                 self.wakeup()
             elif result.new_batch_created:

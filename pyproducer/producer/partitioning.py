@@ -8,6 +8,7 @@ Source:  Java KafkaProducer.partition (4.1).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pyproducer.accumulator.life import Life
@@ -38,12 +39,15 @@ class Partitioning:
         partitioner: See the argument.
         raises: Whether what it raises is its own; ours raise nothing, so there it comes from outside.
         on_append: What the partitioner has, to be told of each record; None where it has nothing.
+        on_append_in_call: The same, in a call of a caller's.
     """
 
     def __init__(self, partitioner: Partitioner, life: Life) -> None:
         self.partitioner: Partitioner = partitioner
         self.raises: bool = type(partitioner) not in OUR_PARTITIONERS
         self.on_append: Callable[..., None] | None = getattr(partitioner, "on_append", None)
+        self.on_append_in_call: Callable[..., None] | None = (
+            None if self.on_append is None else partial(self._ask, self.on_append))
         self._is_routed = type(partitioner) in _ROUTED
         self._partition = partitioner.partition
         self._life = life
@@ -88,11 +92,6 @@ class Partitioning:
     def switch(self, topic: str, cluster: Cluster) -> None:
         """Choose another sticky partition for a topic."""
         self._ask(self.partitioner.switch, topic, cluster)  # type: ignore[attr-defined]  # who has a sticky route
-
-    def on_appended(self, topic: str, partition: int, size_bytes: int, cluster: Cluster, batch_is_full: bool) -> None:
-        """Tell the partitioner of a record, if it wants to hear."""
-        if self.on_append is not None:
-            self._ask(self.on_append, topic, partition, size_bytes, cluster, batch_is_full)
 
     def on_forked(self) -> None:
         """In a child process: no lock of the parent's stops anybody."""

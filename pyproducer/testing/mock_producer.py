@@ -140,8 +140,8 @@ class _Sender(RecordSender):
         if choose is not None and partition is None and count:
             partition = choose(topic, record.key, record.key_bytes, record.value, record.value_bytes, cluster, count)
         completion = self.take(record, partition, lambda: self.ensure_may_send(record.within))
-        if partition is not None:
-            self.partitioning.on_appended(topic, partition, record.size_bytes - HEADER_SIZE_BYTES, cluster, False)
+        if self._on_append is not None and partition is not None:
+            self._on_append(topic, partition, record.size_bytes - HEADER_SIZE_BYTES, cluster, False)
         self.end_taken(completion)
         future: FutureRecordMetadata = completion.future
         return future
