@@ -165,8 +165,8 @@ class _Metadata:
 class MockProducer(ProducerBase, Generic[K, V]):
     """Stands for a KafkaProducer in tests: keeps what is sent, and completes it when it is told to.
 
-    Close it, or use `with`: the garbage collector does not look into the futures of records that are not done, so one that
-    is dropped stays, with all that their callbacks hold, where one of these holds its future.
+    Close it, or use `with`: the garbage collector does not look into the futures of records that are not done, so one
+    that is dropped stays, with all that their callbacks hold, where one of these holds its future.
 
     Args:
         props: A KafkaProducer's settings; those of serializers, partitioner and interceptors count. None for none.
