@@ -11,7 +11,7 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("hotpath/_python_road.py", """
-        if route is None or (partition is not None and partition >= route.count):
+        if route is None or (partition is not None and not 0 <= partition < route.count):
 """, """
         if route is not None and partition is not None and partition >= route.count:
             raise ValueError(f"Invalid partition given with record: {partition} is not in [0...{route.count})")
