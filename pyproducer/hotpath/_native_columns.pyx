@@ -113,19 +113,20 @@ cdef inline bint is_null(const View *view, Py_ssize_t row) noexcept nogil:
 cdef inline Py_ssize_t fetch(const View *view, Py_ssize_t row, const uint8_t **data) noexcept nogil:
     """Return the size of a row and where it is; -1 is None."""
     cdef int64_t begin
-    while view.kind == DICTIONARY:
-        if is_null(view, row):
-            return -1
-        row = number_at(view, row)
-        view = view.dictionary
     if view.kind == ITEMS:
         data[0] = view.items[row].data
         return view.items[row].size
     if is_null(view, row):
         return -1
+    if view.kind == DICTIONARY:
+        return fetch_from(view.dictionary, number_at(view, row), data)
     begin = number_at(view, row)
     data[0] = view.data + begin
     return number_at(view, row + 1) - begin
+
+
+cdef Py_ssize_t fetch_from(const View *dictionary, Py_ssize_t row, const uint8_t **data) noexcept nogil:
+    return fetch(dictionary, row, data)
 
 
 cdef class Column:
