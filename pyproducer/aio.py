@@ -26,6 +26,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from functools import partial
+from inspect import signature
 from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
@@ -168,10 +169,10 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
                    timestamp: int | datetime | None = None, headers: HeadersLike | None = None,
                    on_completion: OnCompletion | None = None) -> RecordMetadata: ...
 
-    async def send(self, topic: str | ProducerRecord, value: Any = None, *, key: Any = None,
+    async def send(self, topic: str | ProducerRecord, value: Any = None, *more: Any, key: Any = None,
                    partition: int | None = None, timestamp: int | datetime | None = None,
                    headers: HeadersLike | None = None,
-                   on_completion: OnCompletion | None = None) -> RecordMetadata:
+                   on_completion: OnCompletion | None = None, **foreign: Any) -> RecordMetadata:
         """Send one record and return where it was stored.
 
         Awaits its turn while buffer.memory is exhausted, up to max.block.ms, and then the broker's answer. A task that
@@ -186,6 +187,8 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             timestamp: Epoch ms, or None for now.
             headers: Pairs of str and bytes or None.
             on_completion: Called in the event loop as `on_completion(metadata, exception)`, one of them None.
+            more: Nothing; as foreign.
+            foreign: Nothing; what other clients have is refused with what it is here.
 
         Raises:
             KafkaError: The record failed; its `outcome` says what became of the record.
@@ -194,6 +197,8 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             ValueError: A part is out of range. Not sent.
             IllegalStateError: The producer is closed, or belongs to another event loop. Not sent.
         """
+        if more or foreign:
+            raise self._foreign(more, foreign)
         sent: Any = self._send_at_once(topic, value, key, partition, timestamp, headers, on_completion)
         if sent is None:
             sent = self._hand_over(topic, value, key, partition, timestamp, headers, on_completion)
@@ -209,7 +214,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
 
     if TYPE_CHECKING:  # it is inherited, compiled where that is possible
 
-        @overload
+        @overload  # type: ignore[override]  # as KafkaProducer.send
         def send_nowait(self, topic: ProducerRecord, /,
                         on_completion: OnCompletion | None = None) -> FutureRecordMetadata: ...
 
@@ -386,6 +391,10 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         finally:
             runtime.registry.add_metadata_wait(runtime.clock.now_ms() - began_ms)
         return list(found.partitions_for_topic(topic))
+
+    async def check(self, timeout: float | None = None) -> None:
+        """Find out whether a broker can be reached with these settings; see KafkaProducer.check."""
+        await self._on_thread(partial(self._producer.check, timeout))
 
     async def close(self, timeout: float | None = None) -> DeliverySummary:
         """Send what was handed over, then end the background thread and the connections; see KafkaProducer.close.
@@ -714,6 +723,10 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         return f"kafka-producer-aio | {self.client_id}"
 
 
+# Without what is there to be refused.
+AsyncKafkaProducer.send.__signature__ = signature(  # type: ignore[attr-defined]  # functions may have one
+    AsyncKafkaProducer.send_nowait)
+
 # What other clients' producers have, and what it is here.
 _ELSEWHERE = {
     "send_and_wait": "await send(...) waits, and returns where the record is; send_nowait(...) returns a future",
@@ -724,7 +737,6 @@ _ELSEWHERE = {
     "aclose": "await close() ends it",
     "create_batch": "await send_batch(topic, values, keys=...) sends many records as columns",
     "get": "await send(...) waits; send_nowait(...) returns a future, which can be awaited",
-    "check": "await partitions_for(topic) connects, and raises what is wrong",
     "list_topics": "await partitions_for(topic) gives a topic's partitions; admin calls are an admin client's",
     "purge": "await close(0) fails what is not done",
 }

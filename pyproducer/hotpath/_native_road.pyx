@@ -329,9 +329,9 @@ cdef class Road:
         except Exception as error:
             return self.upcalls.failed(error, topic, partition, on_completion)
 
-    def foreign(self, dict named):
-        """Return the error for arguments that send() does not have."""
-        return self.upcalls.foreign(next(iter(named)))
+    def foreign(self, tuple more, dict named):
+        """Return the error for arguments that send() does not have, by position or by name."""
+        return self.upcalls.foreign(2 + len(more), next(iter(named), ""))
 
     def takes(self, callback):
         """Whether a callback can be called; see `is_taken`."""
@@ -519,8 +519,8 @@ cdef class ProducerBase:
         """Say where records go."""
         self.road = road
 
-    def send(self, topic, value=None, *, key=None, partition=None, timestamp=None, headers=None, on_completion=None,
-             **foreign):
+    def send(self, topic, value=None, *more, key=None, partition=None, timestamp=None, headers=None,
+             on_completion=None, **foreign):
         """Hand over one record: `send(record, on_completion)`, or its parts: `send(topic, value, key=...)`.
 
         Blocks up to max.block.ms while buffer.memory is exhausted; never waits for a broker. A record whose topic, or
@@ -537,6 +537,7 @@ cdef class ProducerBase:
             headers: Pairs of str and bytes or None.
             on_completion: Called as `on_completion(metadata, exception)`, one of them None; see the class for
                 where.
+            more: Nothing; as foreign.
             foreign: Nothing; what other clients have is refused with what it is here.
 
         Returns:
@@ -554,16 +555,16 @@ cdef class ProducerBase:
         # Called by way of the class, `self` may be anything: compiled code does not look.
         if not isinstance(self, ProducerBase) or self.road is None:
             raise RuntimeError("this producer was never made: its __init__ did not run, or raised")
-        if foreign:
-            raise self.road.foreign(foreign)
+        if more or foreign:
+            raise self.road.foreign(more, foreign)
         return self.road.take(topic, value, key, partition, timestamp, headers, on_completion)
 
 
 def _own_signature(send):
     """Return the signature without what is there to be refused."""
     signature = inspect.signature(send)
-    *own, _ = signature.parameters.values()
-    return signature.replace(parameters=own)
+    return signature.replace(parameters=[parameter for name, parameter in signature.parameters.items()
+                                         if name not in ("more", "foreign")])
 
 
 ProducerBase.send.__signature__ = _own_signature(ProducerBase.send)
@@ -602,6 +603,10 @@ cdef class AsyncProducerBase:
         cdef unsigned long ident = self.loop_side.ident
         return ident == PyThread_get_thread_ident() and self.loop_runs()
 
+    def _foreign(self, tuple more, dict named):
+        """Return the error for arguments that there are none of."""
+        return self.road.foreign(more, named)
+
     def _send_at_once(self, topic, value, key, partition, timestamp, headers, on_completion):
         """Hand a record over, if it is plain; else return None."""
         return self.at_once(topic, value, key, partition, timestamp, headers, on_completion)
@@ -613,8 +618,8 @@ cdef class AsyncProducerBase:
             return None
         return self.road.take(topic, value, key, partition, timestamp, headers, None)
 
-    def send_nowait(self, topic, value=None, *, key=None, partition=None, timestamp=None, headers=None,
-                    on_completion=None):
+    def send_nowait(self, topic, value=None, *more, key=None, partition=None, timestamp=None, headers=None,
+                    on_completion=None, **foreign):
         """Hand one record over and return its future, which can be awaited; see `send`.
 
         The future's done callbacks run in the event loop, too.
@@ -627,6 +632,8 @@ cdef class AsyncProducerBase:
             timestamp: Epoch ms, or None for now.
             headers: Pairs of str and bytes or None.
             on_completion: Called in the event loop as `on_completion(metadata, exception)`, one of them None.
+            more: Nothing; as foreign.
+            foreign: Nothing; what other clients have is refused with what it is here.
 
         Raises:
             BufferExhaustedError: There is no memory for it now, or tasks wait for theirs. Not sent; the callback,
@@ -637,7 +644,12 @@ cdef class AsyncProducerBase:
         # Called by way of the class, `self` may be anything: compiled code does not look.
         if not isinstance(self, AsyncProducerBase) or self.road is None:
             raise RuntimeError("this producer was never made: its __init__ did not run, or raised")
+        if more or foreign:
+            raise self.road.foreign(more, foreign)
         sent = self.at_once(topic, value, key, partition, timestamp, headers, on_completion)
         if type(sent) is FutureRecordMetadata:
             return sent
         return self._send_with_care(sent, topic, value, key, partition, timestamp, headers, on_completion)
+
+
+AsyncProducerBase.send_nowait.__signature__ = _own_signature(AsyncProducerBase.send_nowait)

@@ -264,9 +264,9 @@ class Road:
         except Exception as error:
             return upcalls.failed(error, topic, partition, on_completion)
 
-    def foreign(self, named: dict[str, Any]) -> Exception:
-        """Return the error for arguments that send() does not have."""
-        return self._upcalls.foreign(next(iter(named)))
+    def foreign(self, more: tuple[Any, ...], named: dict[str, Any]) -> Exception:
+        """Return the error for arguments that send() does not have, by position or by name."""
+        return self._upcalls.foreign(2 + len(more), next(iter(named), ""))
 
     def takes(self, callback: Any) -> bool:
         """Whether a callback can be called; `upcalls` looks once at its code, or its type, and may refuse it."""
@@ -343,7 +343,7 @@ class ProducerBase:
         """Say where records go."""
         self._road = road
 
-    def send(self, topic: Any, value: Any = None, *, key: Any = None, partition: int | None = None,
+    def send(self, topic: Any, value: Any = None, *more: Any, key: Any = None, partition: int | None = None,
              timestamp: int | None = None, headers: Any = None, on_completion: Any = None, **foreign: Any) -> Any:
         """Hand over one record: `send(record, on_completion)`, or its parts: `send(topic, value, key=...)`.
 
@@ -361,6 +361,7 @@ class ProducerBase:
             headers: Pairs of str and bytes or None.
             on_completion: Called as `on_completion(metadata, exception)`, one of them None; see the class for
                 where.
+            more: Nothing; as foreign.
             foreign: Nothing; what other clients have is refused with what it is here.
 
         Returns:
@@ -379,15 +380,16 @@ class ProducerBase:
             road = self._road
         except AttributeError:
             raise RuntimeError("this producer was never made: its __init__ did not run, or raised") from None
-        if foreign:
-            raise road.foreign(foreign)
+        if more or foreign:
+            raise road.foreign(more, foreign)
         return road.send(topic, value, key, partition, timestamp, headers, on_completion)
 
 
 def _own_signature(send: Callable[..., Any]) -> inspect.Signature:
     """Return the signature without what is there to be refused."""
     signature = inspect.signature(send)
-    return signature.replace(parameters=list(signature.parameters.values())[:-1])
+    return signature.replace(parameters=[parameter for name, parameter in signature.parameters.items()
+                                         if name not in ("more", "foreign")])
 
 
 ProducerBase.send.__signature__ = _own_signature(ProducerBase.send)  # type: ignore[attr-defined]  # functions may have one
@@ -429,6 +431,10 @@ class AsyncProducerBase:
         side = self._loop_side
         return side is not None and side.ident == get_ident() and self._loop_runs()
 
+    def _foreign(self, more: tuple[Any, ...], named: dict[str, Any]) -> Exception:
+        """Return the error for arguments that there are none of."""
+        return self._road.foreign(more, named)
+
     def _send_at_once(self, topic: Any, value: Any, key: Any, partition: int | None, timestamp: Any, headers: Any,
                       on_completion: Any) -> Any:
         """Hand a record over, if it is plain; else return None."""
@@ -437,8 +443,9 @@ class AsyncProducerBase:
             return self._road.send(topic, value, key, partition, timestamp, headers)
         return None
 
-    def send_nowait(self, topic: Any, value: Any = None, *, key: Any = None, partition: int | None = None,
-                    timestamp: int | None = None, headers: Any = None, on_completion: Any = None) -> Any:
+    def send_nowait(self, topic: Any, value: Any = None, *more: Any, key: Any = None, partition: int | None = None,
+                    timestamp: int | None = None, headers: Any = None, on_completion: Any = None,
+                    **foreign: Any) -> Any:
         """Hand one record over and return its future, which can be awaited; see `send`.
 
         The future's done callbacks run in the event loop, too.
@@ -451,6 +458,8 @@ class AsyncProducerBase:
             timestamp: Epoch ms, or None for now.
             headers: Pairs of str and bytes or None.
             on_completion: Called in the event loop as `on_completion(metadata, exception)`, one of them None.
+            more: Nothing; as foreign.
+            foreign: Nothing; what other clients have is refused with what it is here.
 
         Raises:
             BufferExhaustedError: There is no memory for it now, or tasks wait for theirs. Not sent; the callback,
@@ -458,6 +467,8 @@ class AsyncProducerBase:
             KafkaError: It cannot be handed over; see `send`. What happens later goes to the future.
             IllegalStateError: The producer is closed, or belongs to another event loop. Not sent.
         """
+        if more or foreign:
+            raise self._foreign(more, foreign)
         try:
             sent = self._send_at_once(topic, value, key, partition, timestamp, headers, on_completion)
         except AttributeError:
@@ -468,3 +479,7 @@ class AsyncProducerBase:
             return sent
         return self._send_with_care(  # type: ignore[attr-defined]  # a subclass has it
             sent, topic, value, key, partition, timestamp, headers, on_completion)
+
+
+AsyncProducerBase.send_nowait.__signature__ = (  # type: ignore[attr-defined]  # as above
+    _own_signature(AsyncProducerBase.send_nowait))

@@ -30,8 +30,8 @@ class Upcalls(Protocol):
     def ensure_callback(self, callback: Any) -> bool:
         """Look at a callback that can be called, or refuse it; whether each with the same code, or type, is alike."""
 
-    def foreign(self, name: str) -> Exception:
-        """Return the error for an argument that send() does not have."""
+    def foreign(self, count: int, name: str) -> Exception:
+        """Return the error for more than two arguments by position, or for a name that send() does not have."""
 
     def intercept(self, record: Any, on_completion: Callback | None) -> tuple[Any, Callback]:
         """Return what the interceptors make of a record, and what tells them of its outcome."""

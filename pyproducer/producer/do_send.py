@@ -249,9 +249,9 @@ class RecordSender:
         return ensure_on_completion(callback, "pass a function, or use pyproducer.aio.AsyncKafkaProducer and await its "
                                               "send()")
 
-    def foreign(self, name: str) -> TypeError:
-        """Return the error for an argument that send() does not have."""
-        return no_argument(name)
+    def foreign(self, count: int, name: str) -> TypeError:
+        """Return the error for more than two arguments by position, or for a name that send() does not have."""
+        return no_argument(count, name)
 
     def intercept(self, record: ProducerRecord,
                   on_completion: OnCompletion | None) -> tuple[ProducerRecord, Acknowledgement]:

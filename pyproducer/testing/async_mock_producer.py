@@ -115,6 +115,10 @@ class AsyncMockProducer(Generic[K, V]):
         """Return the partitions of a topic; see MockProducer.partitions_for."""
         return self.mock.partitions_for(topic)
 
+    async def check(self, timeout: float | None = None) -> None:
+        """Do nothing: it can always be reached."""
+        self.mock.check(timeout)
+
     async def close(self, timeout: float | None = None) -> DeliverySummary:
         """Take no more records, and store what is not done; see MockProducer.close."""
         return self.mock.close(timeout)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
 
-from pyproducer import KafkaProducer, KafkaTimeoutError
+from pyproducer import KafkaProducer, KafkaTimeoutError, ProducerClosedError
+from pyproducer.aio import AsyncKafkaProducer
+from pyproducer.testing import MockProducer
 from tests.contract.conftest import Connect
 from tests.contract.witness import longer_and_longer
 from tests.support.bad_servers import closed_port
@@ -32,6 +35,38 @@ def test_check_when_nobody_answers_then_the_timeout_tells_what_was_tried(*, is_t
             assert caught.value.phase == "metadata"
             if f"bootstrap.servers: {address}; {address}: connect: Connection refused" in str(caught.value):
                 break
+
+
+def test_check_in_an_event_loop_when_asked_then_it_says_the_same(connect: Connect) -> None:
+    """The pages told of check() in general, and the producer of event loops had none."""
+    async def ask_both() -> None:
+        async with AsyncKafkaProducer({"bootstrap.servers": connect().config()["bootstrap.servers"]}) as producer:
+            await producer.check(GIVE_UP_S)
+            await producer.check()
+            with pytest.raises(TypeError, match="timeout"):
+                await producer.check("1")  # type: ignore[arg-type]
+        with pytest.raises(ProducerClosedError):
+            await producer.check()
+        with closed_port() as address:
+            async with AsyncKafkaProducer({"bootstrap.servers": address}) as nobody:
+                with pytest.raises(KafkaTimeoutError, match="No broker answered") as caught:
+                    await nobody.check(0.05)
+                assert caught.value.phase == "metadata"
+
+    asyncio.run(ask_both())
+
+
+def test_check_of_a_mock_in_an_event_loop_when_asked_then_it_refuses_what_the_producer_does() -> None:
+    async def ask() -> None:
+        producer = MockProducer().as_async()
+        await producer.check(1)
+        with pytest.raises(ValueError, match="timeout"):
+            await producer.check(float("nan"))
+        await producer.close()
+        with pytest.raises(ProducerClosedError):
+            await producer.check()
+
+    asyncio.run(ask())
 
 
 @pytest.mark.parametrize(("timeout_s", "error"), [("1", TypeError), (float("nan"), ValueError)])

@@ -6,6 +6,7 @@ other clients, are in config/; what is refused of headers and times in common/te
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import pytest
 
 from pyproducer import ConfigError, KafkaProducer, ProducerRecord, RecordTooLargeError
 from pyproducer.aio import AsyncKafkaProducer
+from pyproducer.testing import MockProducer
 from tests.support.patience import GIVE_UP_S
 from tests.unit.producer.facade import MESSAGE_TOO_LARGE, Facade, Facades
 
@@ -125,6 +127,44 @@ def test_send_when_misused_then_it_says_what_to_write_each_time(
             facade.producer.send("t", b"v", **named)
     facade.producer.flush(GIVE_UP_S)
     assert facade.broker.sent == []
+
+
+@pytest.mark.parametrize(("more", "named", "words"), [
+    ((b"k",), {}, r"takes topic and value by position, got 3 arguments: the others go by name, key=, partition="),
+    ((b"k", [], 0), {"timestamp_ms": 5}, "got 5 arguments"),
+    ((), {"timestamp_ms": 5}, "the time is timestamp=, in epoch milliseconds or a datetime"),
+    ((), {"on_delivery": print}, "the callback is on_completion="),
+    ((), {"kye": b"k"}, "unexpected keyword argument 'kye'$"),
+])
+def test_send_when_called_as_another_clients_then_each_producer_says_what_to_write(
+        facades: Facades, more: tuple[Any, ...], named: dict[str, Any], words: str) -> None:
+    """kafka-python and aiokafka take the key by position, and timestamp_ms; Python's own text told the aio users."""
+    plain: Any = facades().producer
+    loop_side: Any = AsyncKafkaProducer({"bootstrap.servers": "127.0.0.1:1"})
+    tests: Any = MockProducer()
+
+    async def in_loop(send: Any) -> None:
+        with pytest.raises(TypeError, match=words):
+            await send("t", b"v", *more, **named)
+        with pytest.raises(TypeError, match=words):
+            await send(ProducerRecord("t", b"v"), None, *more, **named)
+
+    async def in_loop_for_all() -> None:
+        for send in (loop_side.send, loop_side.send_nowait, tests.as_async().send, tests.as_async().send_nowait):
+            await in_loop(send)
+        await loop_side.close(0)
+
+    for send in (plain.send, tests.send):
+        with pytest.raises(TypeError, match=words):
+            send("t", b"v", *more, **named)
+    asyncio.run(in_loop_for_all())
+    assert tests.history() == []
+
+
+@pytest.mark.parametrize("send", [KafkaProducer.send, AsyncKafkaProducer.send, AsyncKafkaProducer.send_nowait])
+def test_send_when_its_signature_is_asked_for_then_what_is_refused_is_not_in_it(send: Any) -> None:
+    assert set(inspect.signature(send).parameters) == {"self", "topic", "value", "key", "partition", "timestamp",
+                                                       "headers", "on_completion"}
 
 
 def test_header_key_when_it_has_no_utf_8_then_no_road_takes_it(facades: Facades) -> None:
