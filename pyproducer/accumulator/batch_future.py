@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyproducer.accumulator.concurrent_futures import ConcurrentState
 from pyproducer.accumulator.failure import Failure
@@ -26,6 +26,9 @@ from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.waiting import Cell, Waiters
 from pyproducer.hotpath import store_rows
 from pyproducer.transaction.transactions import OpenTransaction
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 log: SenderLog = sender_log(__name__)
 
@@ -98,8 +101,16 @@ class BatchMetadata:
         return html_table(f"{len(self):,} rows for {self.topic}", rows)
 
 
+if TYPE_CHECKING:  # it is taken where one is
+
+    class _Future(Future[BatchMetadata]):
+        pass
+else:
+    _Future = object
+
+
 @public
-class BatchFuture:
+class BatchFuture(_Future):
     """The promise of the `BatchMetadata` of one send_batch; done when every row is.
 
     `concurrent.futures.wait` and `as_completed` take it. `asyncio.wrap_future` does, too, and raises what exception()
@@ -265,17 +276,19 @@ class BatchFuture:
 
         return Future
 
-    @property
-    def _condition(self) -> Any:
-        return self._concurrent().condition
+    if not TYPE_CHECKING:  # to a checker they are that one's attributes
 
-    @property
-    def _waiters(self) -> Any:
-        return self._concurrent().waiters
+        @property
+        def _condition(self) -> Any:
+            return self._concurrent().condition
 
-    @property
-    def _state(self) -> str:
-        return self._concurrent().name
+        @property
+        def _waiters(self) -> Any:
+            return self._concurrent().waiters
+
+        @property
+        def _state(self) -> str:
+            return self._concurrent().name
 
     def _get_snapshot(self) -> tuple[bool, bool, BatchMetadata | None, BaseException | None]:
         """Return whether it is done, whether cancelled, and one of result and error; from Python 3.14 on."""

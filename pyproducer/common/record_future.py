@@ -17,9 +17,15 @@ from pyproducer.common.errors import KafkaError
 from pyproducer.common.records import RecordMetadata
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from threading import Condition
 
-    class FutureRecordMetadata(hotpath.FutureRecordMetadata):
-        """The promise of one record's `RecordMetadata`."""
+    class FutureRecordMetadata(hotpath.FutureRecordMetadata, Future[RecordMetadata]):
+        """The promise of one record's `RecordMetadata`; taken where a concurrent.futures.Future is."""
+
+        _condition: Condition
+        _state: str
+        _waiters: list[Any]
 
         def result(self, timeout: float | None = None) -> RecordMetadata:
             """Wait for the record and return where it was stored, or raise its error."""

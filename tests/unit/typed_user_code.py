@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import Future, as_completed, wait
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,21 @@ def results(producer: KafkaProducer[bytes, bytes]) -> None:
     future.get(timeout=10)  # type: ignore[attr-defined]
     future.add_callback(told)  # type: ignore[attr-defined]
     print(future.result().offest)  # type: ignore[attr-defined]
+
+
+def concurrent(producer: KafkaProducer[bytes, bytes]) -> None:
+    future, rows = producer.send("topic", b"value"), producer.send_batch("topic", [b"value"])
+    assert_type(wait([future]).done, "set[Future[RecordMetadata]]")
+    for one in as_completed([future, future]):
+        assert_type(one.result(), RecordMetadata)
+    for each in as_completed([rows]):
+        assert_type(each.result().errors, "dict[int, KafkaError]")
+    assert_type(rows.exception(), "KafkaError | None")
+
+
+async def wrapped(producer: KafkaProducer[bytes, bytes]) -> None:
+    await asyncio.wait([asyncio.wrap_future(producer.send("topic", b"value"))])
+    await asyncio.wait([producer.send("topic", b"value")])
 
 
 def callbacks(producer: KafkaProducer[bytes, bytes]) -> None:
