@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from pyproducer.observe.catalog import Kind
     from pyproducer.observe.registry import Metric
     from pyproducer.observe.why import Finding, Why
+    from pyproducer.producer.async_producer import AsyncProducer, AsyncTransactionalProducer
     from pyproducer.producer.config import ProducerConfig
     from pyproducer.producer.interceptors import ProducerInterceptor
     from pyproducer.producer.json_serializer import JsonSerializer
@@ -99,6 +100,8 @@ __all__ = [
     "IMPL",
     "AbortableTransactionError",
     "ApiError",
+    "AsyncProducer",
+    "AsyncTransactionalProducer",
     "AuthenticationError",
     "AuthorizationError",
     "BatchFuture",
@@ -191,6 +194,8 @@ _LATER = {
     "Metric": "pyproducer.observe.registry",
     "Finding": "pyproducer.observe.why",
     "Why": "pyproducer.observe.why",
+    "AsyncProducer": "pyproducer.producer.async_producer",
+    "AsyncTransactionalProducer": "pyproducer.producer.async_producer",
     "ProducerConfig": "pyproducer.producer.config",
     "ProducerInterceptor": "pyproducer.producer.interceptors",
     "JsonSerializer": "pyproducer.producer.json_serializer",

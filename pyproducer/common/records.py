@@ -29,13 +29,13 @@ class Header(NamedTuple):
     value: bytes | None
 
 
-HeaderLike = Union[Header, "tuple[str, bytes | None]"]
-HeadersLike = Union["Iterable[HeaderLike]", "Mapping[str, bytes | None]"]
+HeaderLike = Union[Header, "tuple[str, bytes | bytearray | memoryview | None]"]
+HeadersLike = Union["Iterable[HeaderLike]", "Mapping[str, bytes | bytearray | memoryview | None]"]
 NO_HEADERS: tuple[Header, ...] = ()
 _PARTS = frozenset({"headers", "key", "partition", "timestamp", "topic", "value"})
 
 
-def to_headers(headers: Iterable[Any] | Mapping[str, bytes | None] | None,
+def to_headers(headers: Iterable[Any] | Mapping[str, Any] | None,
                topic: str | None = None) -> tuple[Header, ...]:
     """Check headers, pairs or a dict, and return them as a tuple, in order.
 

@@ -81,7 +81,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
     Args:
         props: Java's configuration keys, with their dots; see `ProducerConfig`. Only `bootstrap.servers` is required.
         key_serializer: Turns keys into bytes: a callable `(topic, headers, data)`, a name such as "string" or "json",
-            or a Serializer. None takes `key.serializer`; without that, bytes and None pass through.
+            or a Serializer. None takes `key.serializer`; without that, bytes and None pass through, and so do bytearray
+            and memoryview: `KafkaProducer[bytes, bytes | bytearray | memoryview](props)` says so to a type checker.
         value_serializer: The same for values.
 
     Raises:

@@ -14,6 +14,8 @@ import pytest
 
 from pyproducer import (
     AbortableTransactionError,
+    AsyncProducer,
+    AsyncTransactionalProducer,
     DeliveryFailedError,
     FatalProducerError,
     IllegalStateError,
@@ -29,9 +31,10 @@ from pyproducer import (
     UniformStickyPartitioner,
     UnknownTopicOrPartitionError,
 )
+from pyproducer.aio import AsyncKafkaProducer
 from pyproducer.producer.partitioners import partition_for
 from pyproducer.producer.serializers import StringSerializer
-from pyproducer.testing import MockProducer, mock_producer
+from pyproducer.testing import AsyncMockProducer, MockProducer, mock_producer
 from tests.support.patience import GIVE_UP_S
 
 REFUSED = RecordTooLargeError("too large", code=10)
@@ -484,3 +487,12 @@ def test_methods_when_compared_then_all_that_a_kafka_producer_has_are_there() ->
     of_files = {"from_file"}
     public = {name for name in dir(KafkaProducer) if not name.startswith("_")} - of_files
     assert public <= set(dir(MockProducer))
+
+
+def test_producers_of_event_loops_when_compared_with_the_protocols_then_they_have_it_all() -> None:
+    """A function could name one of them, and was not to be called with the other."""
+    for kind in (AsyncKafkaProducer, AsyncMockProducer):
+        for protocol in (AsyncProducer, AsyncTransactionalProducer):
+            assert {name for name in vars(protocol) if not name.startswith("_")} <= set(dir(kind))
+    mock = MockProducer().as_async()
+    assert isinstance(mock, AsyncTransactionalProducer)

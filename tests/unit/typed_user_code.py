@@ -12,6 +12,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyproducer import (
+    AsyncProducer,
+    AsyncTransactionalProducer,
     BatchMetadata,
     ConsumerGroupMetadata,
     DeliverySummary,
@@ -67,7 +69,7 @@ def results(producer: KafkaProducer[bytes, bytes]) -> None:
 
 def concurrent(producer: KafkaProducer[bytes, bytes]) -> None:
     future, rows = producer.send("topic", b"value"), producer.send_batch("topic", [b"value"])
-    assert_type(wait([future]).done, "set[Future[RecordMetadata]]")
+    assert_type(wait([future]).done, set[Future[RecordMetadata]])
     for one in as_completed([future, future]):
         assert_type(one.result(), RecordMetadata)
     for each in as_completed([rows]):
@@ -172,6 +174,42 @@ async def asynchronous(props: dict[str, object], plain: KafkaProducer[bytes, byt
         assert_type(await producer.close(), DeliverySummary)
     assert_type(await plain.send("topic", b"value"), RecordMetadata)
     assert_type(await plain.send_batch("topic", [b"value"]), BatchMetadata)
+
+
+async def announce_in_loop(producer: AsyncProducer[bytes, bytes]) -> None:
+    async with producer as same:
+        assert_type(await same.send("topic", b"value", key=b"key"), RecordMetadata)
+    assert_type(await producer.send_nowait(ProducerRecord("topic"), on_completion=told), RecordMetadata)
+    await producer.send(ProducerRecord("topic", b"value"))
+    assert_type(await producer.send_batch("topic", [b"value"], keys=[b"key"]), BatchMetadata)
+    await producer.send("topic", "text", key=b"key")  # type: ignore[call-overload]
+
+
+async def transfer_in_loop(producer: AsyncTransactionalProducer[bytes, bytes]) -> PreparedTransaction:
+    await producer.init_transactions("bank")
+    async with producer.transaction():
+        await announce_in_loop(producer)
+    await producer.begin_transaction()
+    return await producer.prepare_transaction()
+
+
+async def asynchronous_protocols(props: dict[str, object], producer: AsyncProducer[bytes, bytes],
+                                 of_text: AsyncKafkaProducer[str, str]) -> None:
+    plain = AsyncKafkaProducer(props)
+    await announce_in_loop(plain)
+    await announce_in_loop(MockProducer().as_async())
+    await announce_in_loop(of_text)  # type: ignore[arg-type]
+    await transfer_in_loop(plain)
+    await transfer_in_loop(MockProducer().as_async())
+    await transfer_in_loop(producer)  # type: ignore[arg-type]
+
+
+def buffers(props: dict[str, object]) -> None:
+    producer = KafkaProducer[bytes, "bytes | bytearray | memoryview"](props)
+    producer.send("topic", bytearray(b"value"), headers=[("trace", memoryview(b"1"))])
+    producer.send("topic", memoryview(b"value"), headers={"trace": bytearray(b"1")})
+    producer.send("topic", b"value", headers=[("trace", "1")])  # type: ignore[list-item]
+    KafkaProducer(props).send("topic", bytearray(b"value"))  # type: ignore[call-overload]
 
 
 async def asynchronous_in_tests() -> None:
