@@ -62,9 +62,8 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
     given: list[str] = []
     names: list[str] = []
     try:
-        for batch in batches:
-            if not batch.num_rows:
-                continue
+        rest = (batch for batch in batches if batch.num_rows)
+        for batch in rest:
             if contract is None or batch.schema.names != given:
                 given = batch.schema.names
                 names = ColumnContract.of(given, fixed_topic, timestamp_name).taken()
@@ -75,7 +74,7 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
             while pending and pending[0].done():
                 _collect(pending.popleft(), delivery)
             if delivery.first_error is not None:
-                delivery.is_cut_short = True
+                delivery.cut_short(rest)
                 break
     finally:
         # Also when the rows themselves raise: no answer may arrive after the task has ended.

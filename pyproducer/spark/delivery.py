@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from pyproducer.common.errors import NOT_SENT, UNKNOWN
@@ -53,6 +54,13 @@ class TaskDelivery:
         for partition, count in rows_by_partition.items():
             self._stored[topic, partition] += count
 
+    def cut_short(self, rest: Iterator[Any]) -> None:
+        """Send nothing behind a failure; note whether anything is there."""
+        try:
+            self.is_cut_short = next(rest, None) is not None
+        except Exception:  # the failure is to be told, and not that of rows which are not sent
+            self.is_cut_short = True
+
     def fail(self, error: BaseException, topic: str | None = None, partition: int = -1, *, row_count: int = 1) -> None:
         """Count rows that will not be stored, or that nobody knows of."""
         with self._lock:
@@ -81,7 +89,8 @@ class TaskDelivery:
         reason = f"{type(cause).__name__}: {cause}" if cause is not None else "no answer came before flush() returned"
         place = "" if topic is None else f" for {topic}-{partition}" if partition >= 0 else f" for {topic}"
         reason += "" if reason.endswith(".") else "."
-        rest = ", and what follows them in the partition was not sent" if self.is_cut_short else ""
+        whole = "frame" if attempt is None else "partition"
+        rest = f", and what follows them in the {whole} was not sent" if self.is_cut_short else ""
         error = RowsFailedError(
             f"{failed_count} of {self.sent_count} rows sent were not stored{rest}; the first failure{place}: {reason} "
             f"{self._left_behind(unanswered_count, attempt)}",

@@ -79,10 +79,11 @@ def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContra
 
 def send_up_to_a_failure(rows: Iterable[Any], send_row: Callable[[Any], None], delivery: TaskDelivery) -> None:
     """Send rows in order; none behind the first failure in `delivery`, which is told so."""
-    for row in rows:
+    rest = iter(rows)
+    for row in rest:
         send_row(row)
         if delivery.first_error is not None:
-            delivery.is_cut_short = True
+            delivery.cut_short(rest)
             break
 
 

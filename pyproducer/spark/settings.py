@@ -93,7 +93,8 @@ class SinkSettings:
         Raises:
             ConfigError: A setting is wrong, given twice, or one that a sink cannot take. Not sent.
         """
-        props = guarded(props)
+        props = {key: value for key, value in guarded(props).items()
+                 if not (isinstance(key, str) and key.lower() in _NOT_FOR_US)}
         producer_props = _without_prefix(props)
         pool_size = _pool_size(producer_props.pop(POOL_SIZE, DEFAULT_POOL_SIZE))
         timestamp_name = _timestamp_name(producer_props.pop(TIMESTAMP_COLUMN, None))
@@ -124,8 +125,7 @@ class SinkSettings:
             raise ConfigError("path", given["path"], "save() and start() take no path: name the topic with "
                                                      ".option('topic', ...)")
         topic: Any = given.pop("topic", None)
-        ours = {key: value for key, value in given.items() if key.lower() not in _NOT_FOR_US}
-        return cls.of(_with_listed_providers(_without_prefix(ours)), topic)
+        return cls.of(_with_listed_providers(_without_prefix(given)), topic)
 
 
 @functools.cache  # once in a process: the planner of a stream is asked for each micro-batch

@@ -31,7 +31,7 @@ from pyproducer.spark.task_numbers import DeliveredNumbers, TaskNumbers, WriteNu
 from pyproducer.spark.wheels import refuse_wheel
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
     from pyproducer.spark.row_producer import RowProducer
@@ -47,6 +47,12 @@ WORKER_POOL = ProducerPool(_make_producer)
 
 _TIMESTAMP = "timestamp"
 """What the column of timestamps is called on its way to the tasks of a write."""
+
+_PLAIN = ("string", "binary")
+_NESTED = ("struct<", "array<", "map<")
+# Spark's own formats, which stop at milliseconds.
+_JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
+         "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]"}
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -159,27 +165,36 @@ class KafkaSink:
                                            is_typed=self._has_schema))
         return self.tell(this_task())  # an empty partition opens nothing
 
-    def write(self, df: DataFrame, *, key: str | None = None, value: str | Sequence[str] | None = None) -> WriteNumbers:
+    def write(self, df: DataFrame, *, key: str | None = None, value: str | Sequence[str] | None = None,
+              topic: str | None = None, partition: str | None = None, headers: str | None = None) -> WriteNumbers:
         """Write a DataFrame by columns, and wait until every row is acknowledged.
 
         Args:
             df: With the columns of the contract, or of any columns where `value` is given.
-            key: Name of the column of keys, where `value` is given; what is neither text nor bytes becomes text.
-            value: "json" for a JSON object of all columns of each row, or names of columns for an object of these, by
-                Spark's own to_json; fields that are null are in it. The topic is the sink's.
+            key: Name of the column of keys, where `value` is given. Text and bytes go as they are, structs, arrays and
+                maps as JSON, anything else as Spark's cast to text.
+            value: "json" for a JSON object of each row's columns, without those that are named as topic, partition or
+                headers; names of columns for an object of these; or the name of one column of text or bytes, which
+                goes as it is. JSON is Spark's own to_json; fields that are null are in it.
+            topic: Name of the column of topics, where `value` is given and the sink has none.
+            partition: Name of the column of partitions, where `value` is given.
+            headers: The same for headers.
 
         Returns:
             What the tasks did; `last_commit` keeps it.
 
         Raises:
             ColumnError: The columns do not fit the contract. No task ran, nothing was sent.
-            ConfigError: A name is given that no column has, or a key without a value. Nothing was sent.
+            ConfigError: A name is given that no column has, or a key without a value; or a column called topic,
+                partition or headers would be in no record. Nothing was sent.
             TypeError: It is a stream.
             PySparkException: A task failed in its last attempt; the text has the RowsFailedError with what is in the
                 log. The rows of other tasks are, or may be, in the log.
         """
-        is_contract = key is None and value is None
-        return self._write(df if is_contract else _as_json(df, key, value, self._settings.timestamp_name), None)
+        others = {"key": key, "topic": topic, "partition": partition, "headers": headers}
+        if value is None and not any(name is not None for name in others.values()):
+            return self._write(df, None)
+        return self._write(_by_names(df, value, others, self._settings), None)
 
     def foreach_batch(self, df: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, for `writeStream.foreachBatch(sink.foreach_batch)`.
@@ -245,8 +260,9 @@ class KafkaSink:
 
     def _write(self, df: DataFrame, batch_id: int | None) -> WriteNumbers:
         if df.isStreaming:
+            other = "format('pyproducer')" if _has_data_sources() else "foreach(sink.foreach_writer(df.schema))"
             raise TypeError("this DataFrame is a stream: use df.writeStream.foreachBatch(sink.foreach_batch), or "
-                            "df.writeStream.format('pyproducer')")
+                            f"df.writeStream.{other}")
         self.last_commit = None
         names = self._check_schema(df.schema)
         refuse_wheel(df.sparkSession)
@@ -303,33 +319,72 @@ def _is_producer(value: object) -> bool:
     return producer_class is not None and isinstance(value, producer_class)
 
 
-def _as_json(df: DataFrame, key: str | None, value: str | Sequence[str] | None,
-             timestamp_name: str | None) -> DataFrame:
-    """Return a DataFrame with the columns of the contract, and in them what columns of others hold."""
-    if value is None or (isinstance(value, str) and value != "json"):
-        raise ConfigError("value", value, 'it is "json" or names of columns; without key= and value= the columns are '
-                                          "those of the contract")
-    names = df.columns if value == "json" else list(value)
+def _by_names(df: DataFrame, value: str | Sequence[str] | None, others: Mapping[str, str | None],
+              settings: SinkSettings) -> DataFrame:
+    """Return a DataFrame with the columns of the contract, and in them what columns of other names hold.
+
+    Args:
+        df: Of any columns.
+        value: As in write().
+        others: The other columns' names by those of the contract, or None.
+        settings: The sink's, which may have a topic, and name a column of timestamps.
+    """
+    if value is None:
+        raise ConfigError("value", value, 'it is "json", names of columns, or the name of one; without value= the '
+                                          "columns are those of the contract")
+    taken = {role: name for role, name in others.items() if name is not None}
+    if settings.topic is not None and "topic" in taken:
+        raise ConfigError("topic", taken["topic"], f"the sink's topic {settings.topic!r} wins: make one without")
+    beside = {name for role, name in taken.items() if role != "key"}
+    is_json = value == "json" or not isinstance(value, str)
+    names = ([name for name in df.columns if name not in beside] if value == "json"
+             else [value] if isinstance(value, str) else list(value))
     if not names or len(set(names)) < len(names):
         raise ConfigError("value", value, "it names no column, or one twice")
-    others = (("key", key), (TIMESTAMP_COLUMN, timestamp_name))
-    for role, name in (*(("value", name) for name in names), *(
-            (role, name) for role, name in others if name is not None)):
+    if settings.timestamp_name is not None:
+        taken[TIMESTAMP_COLUMN] = settings.timestamp_name
+    for role, name in (*(("value", name) for name in names), *taken.items()):
         if df.columns.count(name) != 1:
             raise ConfigError(role, name, f"the DataFrame has {df.columns.count(name)} columns of that name; there are "
                               + ", ".join(df.columns))
+    for role in ("topic", "partition", "headers"):
+        if role == "topic":
+            is_lost = settings.topic is None and role not in taken
+        else:
+            is_lost = role not in names and role not in taken.values()
+        if is_lost and role in df.columns:
+            raise ConfigError(role, None, f"the DataFrame has a column {role!r}, which no record would have: write "
+                                          f"{role}={role!r}, or drop it")
     from pyspark.sql import functions
 
+    types = dict(df.dtypes)
     by_place, places = _by_place(df)
-    row = functions.struct(*(by_place[places[name]].alias(name) for name in names))
-    columns = [functions.to_json(row, {"ignoreNullFields": "false"}).alias("value")]
-    if key is not None:
-        is_plain = dict(df.dtypes)[key] in ("string", "binary")
-        column = by_place[places[key]]
-        columns.append((column if is_plain else column.cast("string")).alias("key"))
-    if timestamp_name is not None:
-        columns.append(by_place[places[timestamp_name]].alias(timestamp_name))
+
+    def text(column: Column, kind: str) -> Column:
+        return functions.to_json(column, _JSON) if kind.startswith(_NESTED) else column.cast("string")
+
+    if is_json:
+        made = functions.to_json(functions.struct(*(by_place[places[name]].alias(name) for name in names)), _JSON)
+    elif types[names[0]] in _PLAIN:
+        made = by_place[places[names[0]]]
+    else:
+        raise ConfigError("value", value, f"column {value!r} is {types[names[0]]}: one that goes as it is has text or "
+                                          f"bytes; for a JSON object of it write value=[{value!r}]")
+    columns = [made.alias("value")]
+    for role, name in taken.items():
+        column = by_place[places[name]]
+        columns.append(text(column, types[name]).alias(role) if role == "key" and types[name] not in _PLAIN
+                       else column.alias(name if role == TIMESTAMP_COLUMN else role))
     return by_place.select(*columns)
+
+
+def _has_data_sources() -> bool:
+    """Whether this Spark has data sources in Python, which came with 4.0."""
+    try:
+        import pyspark.sql.datasource  # noqa: F401 - whether it can be
+    except ImportError:
+        return False
+    return True
 
 
 def _by_place(df: DataFrame) -> tuple[DataFrame, dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import Counter
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+HEADERS = "array<struct<key:string,value:binary>>"
 ALL_COLUMNS = "topic string, partition int, key binary, value string, headers array<struct<key:string,value:binary>>"
 
 
@@ -329,11 +331,67 @@ def test_write_as_json_takes_a_frame_of_any_columns(spark: SparkSession, embedde
     assert found == {(b"1", b'{"id":1,"a`b.c":"x","price":null}'), (b"2", b'{"id":2,"a`b.c":null,"price":0.5}'),
                      (None, b'{"price":null,"id":1}'), (None, b'{"price":0.5,"id":2}')}
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"value": "price"}, '"json" or names of columns'), ({"key": "id"}, '"json" or names of columns'),
+        ({"value": "price"}, r"is double: .* write value=\['price'\]"),
+        ({"key": "id"}, '"json", names of columns, or the'),
+        ({"partition": "id"}, '"json", names of columns, or the'), ({"value": "no"}, "0 columns of that name"),
+        ({"value": "json", "topic": "id"}, "the sink's topic '.*' wins"),
+        ({"value": "json", "headers": "no"}, "there are id, "),
         ({"value": ["no"]}, "0 columns of that name"), ({"value": "json", "key": "no"}, "there are id, ")]
     for given, says in wrong:
         with pytest.raises(ConfigError, match=says):
             sink.write(frame, **given)
+
+
+def test_write_as_json_keeps_each_digit_of_times_and_tells_structs_apart(
+        spark: SparkSession, embedded: EmbeddedBroker, topic_name: str) -> None:
+    """Spark's to_json ends at milliseconds, and its cast of a struct to text is {1, x}, whatever the types."""
+    pandas_free = spark.sql(
+        "select timestamp'2020-01-01 01:02:03.123456' ts, timestamp_ntz'2020-01-01 01:02:03.000001' ntz, "
+        "struct(1 as a, 'x' as b) st, array('x', null) ar, map('k', 1) ma")
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "+02:00")
+    try:
+        sink = KafkaSink({"bootstrap.servers": embedded.bootstrap_servers}, topic=topic_name)
+        for key in ("st", "ar", "ma"):
+            sink.write(pandas_free, key=key, value=["ts", "ntz"])
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    found = read_topic(embedded.bootstrap_servers, topic_name)
+    assert {record.key for record in found} == {b'{"a":1,"b":"x"}', b'["x",null]', b'{"k":1}'}
+    assert all(re.fullmatch(rb'\{"ts":"2020-01-0.T..:02:03.123456\+02:00","ntz":"2020-01-01T01:02:03.000001"\}',
+                            record.value) for record in found), found
+
+
+def test_write_when_one_column_is_the_value_then_it_goes_as_it_is_and_its_nulls_are_tombstones(
+        spark: SparkSession, embedded: EmbeddedBroker, topic_name: str) -> None:
+    """docs/frames.md said that the sink takes the same words, and it refused these."""
+    frame = spark.createDataFrame([(1, bytearray(b"\0a"), "A"), (2, None, None)],
+                                  "id int, payload binary, PAYLOAD string")
+    sink = KafkaSink({"bootstrap.servers": embedded.bootstrap_servers}, topic=topic_name)
+    sink.write(frame, key="id", value="payload")
+    sink.write(frame.limit(1), value="PAYLOAD")
+    found = {(record.key, record.value) for record in read_topic(embedded.bootstrap_servers, topic_name)}
+    assert found == {(b"1", b"\0a"), (b"2", None), (None, b"A")}
+
+
+def test_write_as_json_when_columns_are_named_as_topic_partition_and_headers_then_they_are_those_of_records(
+        spark: SparkSession, embedded: EmbeddedBroker, topic_name: str) -> None:
+    """They were thrown away without a word."""
+    embedded.create_topic(topic_name, 3)
+    frame = spark.createDataFrame([(7, topic_name, 2, [("h", b"1")])],
+                                  f"id int, topic string, place int, headers {HEADERS}")
+    sink = KafkaSink({"bootstrap.servers": embedded.bootstrap_servers})
+    sink.write(frame, value="json", topic="topic", partition="place", headers="headers")
+    assert stored(embedded, topic_name) == [(2, None, b'{"id":7}', (("h", b"1"),))]
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"value": "json"}, "a column 'topic'"), ({"value": ["id"], "topic": "topic"}, "a column 'headers'"),
+        ({"value": ["id"], "headers": "headers"}, "a column 'topic'")]
+    for given, says in wrong:
+        with pytest.raises(ConfigError, match=f"{says}, which no record would have"):
+            sink.write(frame, **given)
+    fixed = KafkaSink({"bootstrap.servers": embedded.bootstrap_servers}, topic=topic_name)
+    fixed.write(frame, value=["id", "headers"], partition="place")  # the sink's topic wins, as by the contract
+    assert len(stored(embedded, topic_name)) == 2
 
 
 def test_write_as_json_when_names_differ_only_in_case_takes_each_for_itself(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
@@ -40,6 +41,35 @@ def test_on_completion_when_the_row_named_partition_zero_tells_it() -> None:
     assert (error.topic, error.partition, error.attempt) == ("orders", 0, 3)
     assert str(error).endswith("the first failure for orders-0: KafkaTimeoutError: first. Of attempt 3 of the task no "
                                "rows are known to be in the log, 2 more may be")
+
+
+@pytest.mark.parametrize(("left", "attempt", "says"), [
+    ([], 3, "1 of 1 rows sent were not stored; the first"),
+    ([1], 3, "not stored, and what follows them in the partition was not sent; the first"),
+    ([], None, "1 of 1 rows sent were not stored; the first"),
+    ([1], None, "not stored, and what follows them in the frame was not sent; the first")])
+def test_cut_short_when_rows_are_left_behind_a_failure_then_they_are_told_in_the_roads_words(
+        left: list[int], attempt: int | None, says: str) -> None:
+    """Where nothing followed it was told all the same, and of the partition where there was none."""
+    delivery = TaskDelivery()
+    delivery.sent_count = 1
+    delivery.fail(late())
+    delivery.cut_short(iter(left))
+    with pytest.raises(RowsFailedError) as caught:
+        delivery.ensure_all_stored(attempt)
+    assert says in str(caught.value)
+
+
+def test_cut_short_when_what_is_left_fails_then_the_failure_before_is_told() -> None:
+    def failing() -> Iterator[int]:
+        raise ValueError("of a row that is not sent")
+        yield 1
+
+    delivery = TaskDelivery()
+    delivery.sent_count = 1
+    delivery.fail(late("first"))
+    delivery.cut_short(failing())
+    assert "was not sent; the first failure: KafkaTimeoutError: first" in str(failure_of(delivery))
 
 
 def test_fail_of_many_rows_at_once_counts_each() -> None:

@@ -160,6 +160,24 @@ def test_write_when_the_column_of_timestamps_has_any_name_then_it_travels_by_a_p
     assert [record.timestamp for record in made[0].records] == [7]
 
 
+@pytest.mark.parametrize("has_data_sources", [True, False])
+def test_write_when_it_is_a_stream_then_what_this_spark_has_is_advised(monkeypatch: pytest.MonkeyPatch, *,
+                                                                      has_data_sources: bool) -> None:
+    """Spark 3.5 knows no format("pyproducer"), and its users were sent there."""
+    monkeypatch.setitem(sys.modules, "pyspark", ModuleType("pyspark"))
+    monkeypatch.setitem(sys.modules, "pyspark.sql", ModuleType("pyspark.sql"))
+    monkeypatch.setitem(sys.modules, "pyspark.sql.datasource",
+                        ModuleType("pyspark.sql.datasource") if has_data_sources else None)  # type: ignore[arg-type]
+    frame: Any = SimpleNamespace(isStreaming=True)
+    with pytest.raises(TypeError, match=r"foreachBatch\(sink\.foreach_batch\), or df\.writeStream\."
+                       + (r"format\('pyproducer'\)" if has_data_sources else r"foreach\(sink\.foreach_writer")):
+        KafkaSink(PROPS, topic="orders").write(frame)
+
+
+def test_init_when_options_of_sparks_source_are_given_then_they_are_left_aside_as_for_the_format() -> None:
+    assert KafkaSink({**PROPS, "includeHeaders": "true", "startingOffsets": "earliest"}, topic="orders").props == PROPS
+
+
 @pytest.mark.parametrize("key", ["", "ID"])
 def test_write_as_json_when_no_column_has_the_name_of_the_key_says_so(key: str) -> None:
     """An empty name, as of a setting that is not there, was a KeyError."""
