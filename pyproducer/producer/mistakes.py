@@ -45,8 +45,8 @@ def no_attribute(owner: object, name: str, elsewhere: Mapping[str, str] = ELSEWH
 def no_argument(count: int, name: str) -> TypeError:
     """Return the error for more than two arguments of send() by position, or for a name that it does not have."""
     if count > 2:
-        return TypeError(f"send() takes topic and value by position, got {count} arguments: the others go by name, key=, "
-                         "partition=, timestamp=, headers=, on_completion=")
+        return TypeError(f"send() takes topic and value by position, got {count} arguments: the others go by name, "
+                         "key=, partition=, timestamp=, headers=, on_completion=")
     advice = _ARGUMENTS.get(name)
     return TypeError(f"send() got an unexpected keyword argument {name!r}{': ' + advice if advice else ''}")
 

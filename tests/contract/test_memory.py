@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pyproducer import ErrorCode, KafkaProducer, RecordTooLargeError, SerializationError
+from pyproducer import ErrorCode, KafkaProducer, PartitionerError, RecordTooLargeError, SerializationError
 from tests.contract.clusters import PARTITIONS, Can, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import Witness, await_known, await_memory_back, free_bytes
@@ -114,7 +114,8 @@ def test_memory_when_send_refuses_a_record_then_none_is_taken(topic: str, connec
     producer.send(topic, b"good").result(GIVE_UP_S)
     await_memory_back(producer)
     free = free_bytes(producer)
-    for value, error in ((b"bad", SerializationError), (b"nowhere", ValueError), (b"x" * 200_000, RecordTooLargeError)):
+    for value, error in ((b"bad", SerializationError), (b"nowhere", PartitionerError),
+                         (b"x" * 200_000, RecordTooLargeError)):
         with pytest.raises(error):
             producer.send(topic, value)
         assert free_bytes(producer) == free
