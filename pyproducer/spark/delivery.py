@@ -25,7 +25,7 @@ class TaskDelivery:
     def __init__(self) -> None:
         self.first_error: BaseException | None = None
         self.sent_count = 0  # task's thread only
-        self.is_cut_short = False  # task's thread only: rows behind a failed one were not looked at
+        self.is_cut_short: bool = False  # task's thread only: rows behind a failed one were not looked at
         # Of successes, by topic and partition. One thread only: the sender's for rows, the task's for columns.
         self._stored: Counter[tuple[str, int]] = Counter()
         self._first_place: tuple[str | None, int] = None, -1
