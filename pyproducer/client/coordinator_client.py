@@ -3,16 +3,17 @@
 Each question is repeated, after the coordinator was found anew, until it is answered or the time is over. A driver's
 work is many small questions to few brokers: those to one coordinator go one behind the other on one connection.
 
-Road:    TransactionCompleter, `txn` -> [CoordinatorClient] -> BlockingClient
+Road:    TransactionCompleter, TwoPhase, `txn` -> [CoordinatorClient] -> BlockingClient
 Thread:  the caller's, which is the one that polls.
 Source:  Java Admin's transaction calls (4.1: listTransactions, describeTransactions, fenceProducers,
-         listConsumerGroupOffsets); ending a transaction of another process is ours.
+         listConsumerGroupOffsets); ending a transaction of another process, and committing offsets in one, are ours.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -20,12 +21,14 @@ from pyproducer.client.blocking_client import Answer, BlockingClient, Connection
 from pyproducer.client.find_coordinator import (
     COORDINATOR_MOVED,
     FIRST_VERSION_WITH_KEYS,
+    GROUP,
     TRANSACTION,
     find_coordinator_body,
     found_coordinators,
 )
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import TopicPartition, address_text
+from pyproducer.common.consumer_offsets import OffsetAndMetadata
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import (
     ApiError,
@@ -35,6 +38,7 @@ from pyproducer.common.errors import (
     RemoteProtocolError,
 )
 from pyproducer.common.waiting import new_cell
+from pyproducer.network.sasl.patient_login import login_of
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch
@@ -44,6 +48,9 @@ if TYPE_CHECKING:
     from pyproducer.protocol.schema import Struct
 
 _LAST_END_TXN_BEFORE_V2 = 4
+_LAST_TXN_OFFSET_COMMIT_BEFORE_V2 = 4
+_LAST_OFFSET_FETCH_WITH_NAMES = 9
+_FIRST_OFFSET_FETCH_WITH_GROUPS = 8
 _LAST_ADD_PARTITIONS_OF_CLIENTS = 3
 _PAUSE_S = 0.1
 # Of a connection that is of no use any more; another one may be.
@@ -102,6 +109,25 @@ class EndRequest(NamedTuple):
     commit: bool
 
 
+@contextmanager
+def coordinators_of(config: Any, *, timeout_s: float, request_timeout_s: float | None = None,
+                    clock: Clock) -> Iterator[CoordinatorClient]:
+    """Make a client of a producer's settings, and close its connections at the end.
+
+    Args:
+        config: A ProducerConfig.
+        timeout_s: Longest time for a call, and for the login, in seconds.
+        request_timeout_s: Longest time without a byte; `timeout_s` unless it is given.
+        clock: For that.
+
+    Raises:
+        KafkaError: The login fails.
+    """
+    with login_of(config, timeout_s) as login, BlockingClient.of(
+            config, login, timeout_s=request_timeout_s or timeout_s, clock=clock) as client:
+        yield CoordinatorClient(client, config.bootstrap_servers, timeout_s=timeout_s, clock=clock)
+
+
 class CoordinatorClient:
     """Asks coordinators. Keeps its connections until it is closed.
 
@@ -140,13 +166,10 @@ class CoordinatorClient:
             return lambda _version: {"transactional_id": request.transactional_id, "producer_id": request.producer_id,
                                      "producer_epoch": request.epoch, "committed": request.commit}
 
-        def is_v2(connection: Connection) -> bool:
-            return connection.versions.finalized_features.level_of("transaction.version") >= TRANSACTIONS_V2
-
         answers = self._ask_each(
             TRANSACTION, [request.transactional_id for request in requests], ApiKeys.END_TXN,
             [body(request) for request in requests], lambda answer: int(answer.body["error_code"]),
-            lambda connection: None if is_v2(connection) else _LAST_END_TXN_BEFORE_V2)
+            lambda connection: None if _is_v2(connection) else _LAST_END_TXN_BEFORE_V2)
         return [int(answer.body["error_code"]) for answer in answers]
 
     def init_producer_id(self, transactional_id: str, timeout_ms: int) -> ProducerIdAndEpoch:
@@ -162,6 +185,80 @@ class CoordinatorClient:
             lambda answer: int(answer.body["error_code"]))
         _ensure_no_error(answer.body["error_code"], "InitProducerId", transactional_id)
         return ProducerIdAndEpoch(answer.body["producer_id"], answer.body["producer_epoch"])
+
+    def fetch_offsets(self, groups: Sequence[str], place: TopicPartition | None
+                      ) -> list[dict[TopicPartition, OffsetAndMetadata]]:
+        """Return what each group has committed, in order; while a transaction may change that, it is waited for.
+
+        Args:
+            groups: Their ids.
+            place: The partition that is asked for; None for all of the group.
+
+        Raises:
+            UnsupportedVersionError: A broker is older than 2.5.
+            ApiError: A coordinator refuses.
+            KafkaTimeoutError: Not answered in time, or a transaction stays open.
+        """
+        topics = None if place is None else [{"name": place.topic, "partition_indexes": [place.partition]}]
+
+        def body(group: str) -> Callable[[int], Mapping[str, Any]]:
+            def build(version: int) -> Mapping[str, Any]:
+                asked = {"group_id": group, "topics": topics}
+                return {**({"groups": [asked]} if version >= _FIRST_OFFSET_FETCH_WITH_GROUPS else asked),
+                        "require_stable": True}
+            return build
+
+        def found_in(answer: Answer) -> Struct:
+            found: Struct = answer.body["groups"][0] if answer.version >= _FIRST_OFFSET_FETCH_WITH_GROUPS else (
+                answer.body)
+            return found
+
+        def code_of(answer: Answer) -> int:
+            found = found_in(answer)
+            return int(found["error_code"] or next((row["error_code"] for topic in found["topics"]
+                                                    for row in topic["partitions"] if row["error_code"]), 0))
+
+        answers = self._ask_each(GROUP, groups, ApiKeys.OFFSET_FETCH, [body(group) for group in groups], code_of,
+                                 lambda _connection: _LAST_OFFSET_FETCH_WITH_NAMES)
+        for group, answer in zip(groups, answers):  # noqa: B905 - one for each
+            _ensure_no_error(code_of(answer), "OffsetFetch", group)
+        return [{TopicPartition(topic["name"], row["partition_index"]):
+                 OffsetAndMetadata(row["committed_offset"], row["metadata"] or "")
+                 for topic in found_in(answer)["topics"] for row in topic["partitions"] if row["committed_offset"] >= 0}
+                for answer in answers]
+
+    def commit_offsets(self, transactional_id: str, producer: ProducerIdAndEpoch, place: TopicPartition,
+                       offsets: Mapping[str, OffsetAndMetadata]) -> None:
+        """Have a transaction commit offsets of groups, each of the same partition; they count when it is committed.
+
+        Raises:
+            ApiError: A coordinator refuses. The transaction, if there is one, is open and has some of them at most.
+            KafkaTimeoutError: Not answered in time. Unknown: the transaction may have any of them.
+        """
+        groups = list(offsets)
+        whose = {"transactional_id": transactional_id, "producer_id": producer.producer_id,
+                 "producer_epoch": producer.epoch}
+        if not _is_v2(self._any_connection()):
+            answers = self._ask_each(
+                TRANSACTION, [transactional_id] * len(groups), ApiKeys.ADD_OFFSETS_TO_TXN,
+                [partial(lambda group, _version: {**whose, "group_id": group}, group) for group in groups],
+                lambda answer: int(answer.body["error_code"]))
+            for answer in answers:
+                _ensure_no_error(answer.body["error_code"], "AddOffsetsToTxn", transactional_id)
+
+        def body(group: str) -> Callable[[int], Mapping[str, Any]]:
+            found = offsets[group]
+            return lambda _version: {**whose, "group_id": group, "topics": [{"name": place.topic, "partitions": [{
+                "partition_index": place.partition, "committed_offset": found.offset,
+                "committed_metadata": found.metadata}]}]}
+
+        def code_of(answer: Answer) -> int:
+            return int(answer.body["topics"][0]["partitions"][0]["error_code"])
+
+        for group, answer in zip(groups, self._ask_each(  # noqa: B905 - one for each
+                GROUP, groups, ApiKeys.TXN_OFFSET_COMMIT, [body(group) for group in groups], code_of,
+                lambda connection: None if _is_v2(connection) else _LAST_TXN_OFFSET_COMMIT_BEFORE_V2)):
+            _ensure_no_error(code_of(answer), "TxnOffsetCommit", f"{place} for group {group!r}")
 
     def describe_transactions(self, transactional_ids: Sequence[str]) -> list[TransactionDescription]:
         """Return what each id's coordinator tells of it, in order.
@@ -353,6 +450,10 @@ class CoordinatorClient:
             raise KafkaTimeoutError(f"{what}: not answered within {self._timeout_s} s{f'; {last}' if last else ''}",
                                     phase="request", outcome="unknown") from last
         self._clock.wait(new_cell(), pause_s)
+
+
+def _is_v2(connection: Connection) -> bool:
+    return connection.versions.finalized_features.level_of("transaction.version") >= TRANSACTIONS_V2
 
 
 def _description(row: Struct) -> TransactionDescription:

@@ -21,12 +21,10 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final
 
-from pyproducer.client.blocking_client import BlockingClient
-from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest
+from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest, coordinators_of
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.public import public
-from pyproducer.network.sasl.patient_login import login_of
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
 
@@ -116,13 +114,10 @@ class TransactionCompleter:
     def _client(self) -> CoordinatorClient:
         if self._coordinators is None:
             config, clock = self._config, self._clock
-            timeout_s = config.max_block_ms / 1000
             with contextlib.ExitStack() as stack:
-                login = stack.enter_context(login_of(config, timeout_s))
-                client = stack.enter_context(BlockingClient.of(
-                    config, login, timeout_s=config.request_timeout_ms / 1000, clock=clock))
-                self._coordinators = CoordinatorClient(client, config.bootstrap_servers, timeout_s=timeout_s,
-                                                       clock=clock)
+                self._coordinators = stack.enter_context(coordinators_of(
+                    config, timeout_s=config.max_block_ms / 1000, request_timeout_s=config.request_timeout_ms / 1000,
+                    clock=clock))
                 self._stack = stack.pop_all()
         return self._coordinators
 
