@@ -1,11 +1,12 @@
-"""`python -m pyproducer txn list|describe|abort`: who has a transaction open, and what to do about it.
+"""`python -m pyproducer txn list|describe|abort|leftovers`: who has a transaction open, and what to do about it.
 
 An open transaction holds up every reader of committed records in its partitions. Its coordinator aborts it after
-transaction.timeout.ms; `abort` does so now.
+transaction.timeout.ms; `abort` does so now. `leftovers` is for streams that are written exactly once: what is decided
+must not be aborted.
 
 Exit status: 0; 1 where a broker refuses or does not answer; 2 for a wrong command.
 
-Road:    command line -> [txn] -> client/coordinator_client.py
+Road:    command line -> [txn] -> client/coordinator_client.py, pyproducer.twophase
 Thread:  the main thread.
 Source:  ours; Kafka's kafka-transactions.sh.
 """
@@ -22,13 +23,16 @@ from typing import Any
 import click
 
 from pyproducer.cli.client_settings import Number, cluster_options, props_of
-from pyproducer.client.blocking_client import BlockingClient
-from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest, TransactionDescription
+from pyproducer.client.coordinator_client import (
+    CoordinatorClient,
+    EndRequest,
+    TransactionDescription,
+    coordinators_of,
+)
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError, KafkaError
 from pyproducer.common.printable import printable
-from pyproducer.network.sasl.patient_login import login_of
 from pyproducer.producer.config import ProducerConfig
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
@@ -71,9 +75,7 @@ def _with_client(command: Callable[..., None]) -> Callable[..., None]:
 def _client(config: ProducerConfig, timeout_s: float) -> Iterator[CoordinatorClient]:
     clock = SystemClock()
     until_ms = clock.now_ms() + int(timeout_s * 1000)
-    with login_of(config, timeout_s) as login, BlockingClient.of(
-            config, login, timeout_s=timeout_s, clock=clock) as client:
-        coordinators = CoordinatorClient(client, config.bootstrap_servers, timeout_s=timeout_s, clock=clock)
+    with coordinators_of(config, timeout_s=timeout_s, clock=clock) as coordinators:
         coordinators.until_ms = until_ms
         yield coordinators
 
@@ -152,6 +154,47 @@ def abort(client: CoordinatorClient, transactional_id: str, fences: bool) -> Non
                    "or another producer has the id", err=True)
         sys.exit(_REFUSED)
     click.echo(f"{printable(transactional_id)}: its transaction is aborted")
+
+
+@txn.command()
+@cluster_options
+@click.argument("exactly_once_id", metavar="ID")
+@click.option("--topic", help="exactly.once.topic, where decisions are kept for several.")
+@click.option("--end", "ends", is_flag=True, help="Commit what is decided, and abort the rest; a query of this id that "
+                                                  "runs fails at its next commit.")
+@click.option("--timeout", "timeout_s", type=Number(0.1, 86_400), default=30, show_default=True,
+              help="Longest time for each step, in seconds.")
+def leftovers(exactly_once_id: str, topic: str | None, *, ends: bool, servers: str | None, path: str | None,
+              properties: Sequence[str], timeout_s: float) -> None:
+    """Look at what a stream that is written exactly once has left open, and end it.
+
+    ID is its exactly.once.id. When its query is started again that is done anyway.
+    """
+    from pyproducer.twophase import TwoPhase  # here: the others need less
+
+    props = {**props_of(servers, path, properties), "max.block.ms": int(timeout_s * 1000)}
+    name = printable(exactly_once_id)
+    try:
+        with TwoPhase(props, exactly_once_id, topic) as driver:
+            last = driver.last_decision()
+            click.echo(f"{name}: nothing is decided" if last is None else
+                       f"{name}: the last decision is batch {last.batch_id}, {len(last.tasks)} transactions"
+                       f"{f', query {printable(last.query_id)}' if last.query_id else ''}")
+            for each in driver.leftovers():
+                what = "decided, to be committed" if each.is_decided else "not decided, to be aborted"
+                click.echo(f"{printable(each.transactional_id)}: open since {each.start_ms} ms of the epoch, {what}")
+            if ends:
+                plan = driver.plan()
+                lost = [] if plan.last is None else [task for task in plan.last.tasks if task.number in plan.lost]
+                for task in lost:
+                    click.echo(f"task {task.number}: its {task.row_count} rows are lost, the transaction timed out; "
+                               "when the query is started again it writes them again")
+                click.echo(f"{name}: what was decided is committed, and nothing is open")
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    except KafkaError as error:
+        click.echo(f"{error}", err=True)
+        sys.exit(_REFUSED)
 
 
 def _as_json(each: TransactionDescription) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Every exception that pyproducer raises; pyproducer.spark adds two below KafkaError, drawn in spark/errors.py.
+"""Every exception that pyproducer raises; spark/errors.py and twophase/errors.py draw what is added below KafkaError.
 
     KafkaError                          base; picklable
       ConfigError (ValueError)          key, value, why; raised before any thread starts

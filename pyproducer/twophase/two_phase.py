@@ -1,0 +1,390 @@
+"""The driver's part: what was left is repaired, a batch is decided in one step, and its transactions are ended.
+
+    plan      fence other drivers; read the last decision; commit what it decided; abort what nobody decided
+    (tasks)   each prepares a transaction: see task.py
+    decide    all of them are open; then the decision: offsets of the driver's groups in a transaction of P.driver
+    finish    commit each
+    abort     where a batch failed that is not decided: abort each
+
+Names, for the prefix P, as many as there are tasks whatever happens:
+
+    P.driver  transactional id of the driver      P.p<i>  of task i, and the group of its marker
+    P         group of the decision               P.d<k>  groups of what the decision has more
+
+The decision is what counts. Before it nothing of the batch is committed; after it all of it is, by this driver or by
+the next one's plan(). Nobody but the newest plan() can decide: it has initialised P.driver, by which decisions of all
+plans before are aborted, and can be committed no more.
+
+Road:    Spark's driver, `txn leftovers` -> [two phases] -> CoordinatorClient
+Thread:  the caller's, one at a time.
+Source:  ours; Flink's KafkaSink for bounded names and for what it loses: a transaction that is gone is no success here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Final, NamedTuple
+
+from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest, coordinators_of
+from pyproducer.common.clock import SystemClock
+from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.consumer_offsets import OffsetAndMetadata
+from pyproducer.common.error_codes import ErrorCode, error_for_code
+from pyproducer.common.errors import UNKNOWN, ApiError, ConfigError, KafkaError
+from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
+from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch
+from pyproducer.twophase.decision import DecidedTask, Decision, more_texts
+from pyproducer.twophase.errors import LostTransactionsError, UndecidedError, UnfinishedError
+from pyproducer.twophase.plan import Plan
+from pyproducer.twophase.task import TaskOutcome, task_id
+
+TIMEOUT = "transaction.timeout.ms"
+DEFAULT_TIMEOUT_MS = 900_000
+"""transaction.max.timeout.ms of brokers by default: a transaction is to outlast the whole batch, and a restart."""
+REWRITE, FAIL = "rewrite", "fail"
+STRICT, CURRENT = "strict", "current"
+
+ONGOING = "Ongoing"
+_ENDED_OTHERWISE: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.PRODUCER_FENCED,
+                                     ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
+_FENCED: Final = _ENDED_OTHERWISE - {ErrorCode.INVALID_TXN_STATE}
+_TAKEN = re.compile(r"\.(driver|[pd][0-9]+)$")
+
+log: logging.Logger = logging.getLogger(__name__)
+
+
+class Leftover(NamedTuple):
+    """A transaction of a prefix that is open.
+
+    Attributes:
+        transactional_id: Its id.
+        start_ms: When it began, in epoch ms.
+        is_decided: Whether it belongs to the last decision, and is to be committed.
+    """
+
+    transactional_id: str
+    start_ms: int
+    is_decided: bool
+
+
+class TwoPhase:
+    """Decides batches, and ends their transactions. A context manager; the constructor touches no network.
+
+    Args:
+        props: The producer's settings; max.block.ms is the longest time of each step, transaction.timeout.ms (900000
+            here, unless it is set) that of a batch from its first row to its end.
+        prefix: What all ids and groups begin with; whoever repeats the batches after a crash has the same.
+        topic: An existing topic; what was decided is kept as offsets of its partition 0. None, to look at what is left
+            and to end it, takes the one that there is.
+        on_lost: "rewrite" has decided transactions that timed out written again where their batch is repeated; "fail"
+            raises in plan().
+        start: "strict" refuses a first batch above 0, and gaps; "current" takes them.
+
+    Raises:
+        ConfigError: A setting is wrong.
+    """
+
+    def __init__(self, props: Mapping[str, object], prefix: str, topic: str | None, *, on_lost: str = REWRITE,
+                 start: str = STRICT) -> None:
+        check_prefix(prefix)
+        self._config = ProducerConfig(CONFIG_TABLE.guarded({
+            **({} if is_two_phase(props) else {TIMEOUT: DEFAULT_TIMEOUT_MS}), **props,
+            "transactional.id": driver_id(prefix)}))
+        self._prefix = prefix
+        self._place = None if topic is None else TopicPartition(topic, 0)
+        self._on_lost = on_lost
+        self._start = start
+        self._clock = SystemClock()
+        self._stack = contextlib.ExitStack()
+        self._made: CoordinatorClient | None = None
+
+    # ---- the protocol
+
+    def plan(self) -> Plan:
+        """Take over, repair what was left, and return what the tasks need. Batches of drivers before this are void.
+
+        Raises:
+            ConfigError: transaction.timeout.ms is above what brokers allow. Not sent.
+            LostTransactionsError: With on_lost="fail": decided rows are lost.
+            KafkaError: A broker refuses, or does not answer in time. Nothing of a batch was written.
+        """
+        driver = self._init(driver_id(self._prefix))
+        last = self.last_decision()
+        lost = () if last is None else self._repair(last)
+        if lost and self._on_lost == FAIL:
+            raise LostTransactionsError(
+                f"batch {0 if last is None else last.batch_id} of exactly.once.id {self._prefix!r} was decided, and "
+                f"{sum(task.row_count for task in lost)} rows of tasks {[task.number for task in lost]} are not in the "
+                "topic: their transactions were aborted before they were committed (transaction.timeout.ms). "
+                "exactly.once.on.lost=rewrite has them written again, as the batch is repeated. Nothing was written")
+        self._sweep()
+        return Plan(self._prefix, "" if self._place is None else self._place.topic, driver,
+                    last if last is None or lost else last._replace(tasks=()),
+                    frozenset(task.number for task in lost), adopts=self._start == CURRENT)
+
+    def commit(self, plan: Plan, batch_id: int, outcomes: Sequence[TaskOutcome]) -> None:
+        """Decide a batch, and commit what its tasks have prepared.
+
+        Args:
+            plan: By which the tasks worked.
+            batch_id: Number of the batch.
+            outcomes: Of all tasks.
+
+        Raises:
+            RefusedBatchError: The batch does not follow the last one.
+            UndecidedError: It is not decided, or with outcome "unknown" nobody knows: the next plan() finds out.
+            UnfinishedError: It is decided, and not all of it is committed: the next plan() does that.
+        """
+        self.finish(self.decide(plan, batch_id, outcomes))
+
+    def decide(self, plan: Plan, batch_id: int, outcomes: Sequence[TaskOutcome]) -> Decision:
+        """Make a batch's transactions those that are to be committed, in one step; see commit()."""
+        query_id = next((outcome.query_id for outcome in outcomes if outcome.query_id), "")
+        plan.ensure_follows(batch_id, query_id)
+        written = {outcome.index: outcome for outcome in outcomes if outcome.prepared is not None}
+        tasks = [DecidedTask(index, outcome.prepared.producer_id, outcome.prepared.epoch, *outcome.digest)
+                 for index, outcome in written.items() if outcome.prepared is not None]
+        last = plan.last
+        if last is not None and batch_id == last.batch_id:
+            if not written and not plan.lost:
+                return last  # without tasks: it was decided, and plan() has finished it
+            left = plan.lost - set(written)
+            if left:
+                raise UndecidedError(
+                    f"batch {batch_id} of exactly.once.id {self._prefix!r} is repeated, and no task has written the "
+                    f"rows of tasks {sorted(left)} again, which are lost: it has fewer tasks than before. Nothing of "
+                    "this attempt is visible. Repeat it in as many parts")
+            tasks += [task for task in last.tasks if task.number not in written]
+        self._ensure_open(batch_id, list(written.values()))
+        decision = Decision(batch_id, query_id or (last.query_id if last else ""), tuple(sorted(tasks)))
+        self._keep(plan, decision)
+        return decision
+
+    def finish(self, decision: Decision) -> None:
+        """Commit the transactions of a decision; see commit()."""
+        if not decision.tasks:
+            return
+        not_ended = self._commit_all(decision)
+        if not_ended:
+            names = ", ".join(f"task {task.number}: {ErrorCode.name_of(code)}" for task, code in not_ended)
+            raise UnfinishedError(
+                f"batch {decision.batch_id} of exactly.once.id {self._prefix!r} is decided, and could not be committed "
+                f"everywhere ({names}). Start again: what is still open is committed then, and what timed out is "
+                "written again")
+
+    def abort(self, plan: Plan | None, batch_id: int, outcomes: Sequence[TaskOutcome]) -> bool:
+        """Abort what the tasks of a batch have prepared or left open, unless it is decided.
+
+        Args:
+            plan: By which the tasks worked. None where no task told any: then it is not seen whether another driver has
+                taken over, whose batch fails by this.
+            batch_id: Number of the batch.
+            outcomes: Of the tasks that told any.
+
+        Returns:
+            Whether it was aborted; False where the batch is decided, or another driver has taken over.
+
+        Raises:
+            KafkaError: A broker refuses, or does not answer in time. The next plan() aborts what is left.
+        """
+        if plan is not None:
+            # First the decision, if it is on its way: from here on it can come no more. Only then it is read.
+            (code,) = self._client().end_transactions([EndRequest(driver_id(self._prefix), *plan.driver, False)])
+            if code in _FENCED:
+                return False
+        last = self.last_decision()
+        if last is not None and last.batch_id >= batch_id and not (plan and plan.lost and last == plan.last):
+            return False
+        ends = [EndRequest(outcome.prepared.transactional_id, outcome.prepared.producer_id, outcome.prepared.epoch,
+                           False) for outcome in outcomes if outcome.prepared is not None]
+        self._client().end_transactions(ends)
+        self._sweep()
+        return True
+
+    # ---- what is left
+
+    def last_decision(self) -> Decision | None:
+        """Return what was decided last; None where nothing was.
+
+        Raises:
+            KafkaError: A broker refuses, or does not answer in time, or what it answers was not written here.
+        """
+        (found,) = self._client().fetch_offsets([self._prefix], self._place)
+        if not found:
+            return None
+        if len(found) > 1:
+            raise ConfigError("exactly.once.topic", ", ".join(sorted(place.topic for place in found)), "decisions of "
+                              f"{self._prefix!r} are kept for more than one topic: name the one that the query has now")
+        ((place, (batch_id, first, _)),) = found.items()
+        self._place = place
+        try:
+            more_groups = [f"{self._prefix}.d{number + 1}" for number in range(more_texts(first or ""))]
+        except ValueError as error:
+            raise KafkaError(f"the group {self._prefix!r} has an offset for {place}, and {error}. Is it a "
+                             "consumer's? Use another exactly.once.id") from error
+        more = self._client().fetch_offsets(more_groups, place) if more_groups else []
+        texts = [each[place] for each in more if place in each]
+        if len(texts) < len(more_groups) or any(text.offset != batch_id for text in texts):
+            raise KafkaError(f"the decision of batch {batch_id} of exactly.once.id {self._prefix!r} is not whole: "
+                             f"{len(more_groups)} groups {self._prefix}.d* belong to it. Were they deleted?")
+        return Decision.of(batch_id, [first or "", *(text.metadata or "" for text in texts)])
+
+    def leftovers(self) -> list[Leftover]:
+        """Return the transactions of the tasks that are open; nothing is changed.
+
+        Raises:
+            KafkaError: A broker refuses, or does not answer in time.
+        """
+        last = self.last_decision()
+        decided = set() if last is None else {
+            (task_id(self._prefix, task.number), task.producer_id, task.epoch) for task in last.tasks}
+        found = self._client().describe_transactions(self._open_ids())
+        return [Leftover(each.transactional_id, each.start_ms,
+                         (each.transactional_id, each.producer_id, each.epoch) in decided)
+                for each in found if each.state == ONGOING]
+
+    # ---- steps
+
+    def _repair(self, last: Decision) -> list[DecidedTask]:
+        """Commit what was decided; return the tasks whose transactions are gone without having been committed."""
+        lost = []
+        for task, code in self._commit_all(last):
+            if code not in _ENDED_OTHERWISE:
+                raise error_for_code(code, message=f"The transaction of {task_id(self._prefix, task.number)!r}, which "
+                                                   "was decided:", api="EndTxn")
+            # Whoever has the id now was not decided, or its marker would be the newer one's. Aborted, the marker of
+            # the last one that was committed is what there is.
+            transactional_id = task_id(self._prefix, task.number)
+            self._init(transactional_id)
+            (found,) = self._client().fetch_offsets([transactional_id], self._place)
+            if all(marker.offset < last.batch_id for marker in found.values()):
+                lost.append(task)
+        if lost:
+            log.warning("Batch %d of exactly.once.id %s was decided, and %d rows of tasks %s are not in the topic: "
+                        "their transactions timed out before they were committed", last.batch_id, self._prefix,
+                        sum(task.row_count for task in lost), [task.number for task in lost])
+        return lost
+
+    def _sweep(self) -> None:
+        """Abort what is open, and fence who has it."""
+        for transactional_id in self._open_ids():
+            self._init(transactional_id)
+
+    def _open_ids(self) -> list[str]:
+        """Return the ids of tasks that have a transaction open."""
+        rows = self._client().list_transactions(states=[ONGOING], pattern=rf"{re.escape(self._prefix)}\.p[0-9]+")
+        return [row.transactional_id for row in rows]
+
+    def _commit_all(self, decision: Decision) -> list[tuple[DecidedTask, int]]:
+        """Commit each transaction of a decision, again where it was; return those that are not, with the codes."""
+        codes = self._client().end_transactions([
+            EndRequest(task_id(self._prefix, task.number), task.producer_id, task.epoch, True)
+            for task in decision.tasks])
+        return [(task, code) for task, code in zip(decision.tasks, codes) if code]  # noqa: B905 - one for each
+
+    def _ensure_open(self, batch_id: int, outcomes: Sequence[TaskOutcome]) -> None:
+        """Check that what is about to be decided is still there.
+
+        Raises:
+            UndecidedError: A transaction is not open, or is another attempt's.
+        """
+        prepared = [outcome.prepared for outcome in outcomes if outcome.prepared is not None]
+        found = self._client().describe_transactions([each.transactional_id for each in prepared])
+        gone = [f"{each.transactional_id}: {now.state or ErrorCode.name_of(now.error_code)}, producer id "
+                f"{now.producer_id}, epoch {now.epoch} in place of {each.producer_id}, {each.epoch}"
+                for each, now in zip(prepared, found)  # noqa: B905 - one for each
+                if (now.state, now.producer_id, now.epoch) != (ONGOING, each.producer_id, each.epoch)]
+        if gone:
+            raise UndecidedError(
+                f"batch {batch_id} of exactly.once.id {self._prefix!r} is not decided: of {len(prepared)} prepared "
+                f"transactions {len(gone)} are gone ({'; '.join(gone[:5])}). Either the batch took longer than "
+                f"transaction.timeout.ms, which is {self._config.transaction_timeout_ms}, or the id was initialised "
+                "since: by a copy of the task (leave spark.speculation off), or by another query of this id. Nothing "
+                "of the batch is visible; start again to repeat it")
+
+    def _keep(self, plan: Plan, decision: Decision) -> None:
+        """Take the decision: one transaction, which only the driver of this plan can commit."""
+        texts = decision.texts()
+        groups = [self._prefix, *(f"{self._prefix}.d{number}" for number in range(1, len(texts)))]
+        whose = driver_id(self._prefix)
+        what = f"batch {decision.batch_id} of exactly.once.id {self._prefix!r}"
+        try:
+            self._client().commit_offsets(whose, plan.driver, plan.place, {
+                group: OffsetAndMetadata(decision.batch_id, text)
+                for group, text in zip(groups, texts)})  # noqa: B905 - one for each
+        except KafkaError as error:
+            raise UndecidedError(f"{what} is not decided: {error} {_why(error)}Nothing of it is visible; start again "
+                                 "to repeat it") from error
+        try:
+            (code,) = self._client().end_transactions([EndRequest(whose, *plan.driver, True)])
+            if code:
+                raise error_for_code(code, api="EndTxn")
+        except KafkaError as error:  # an answer may have been lost before
+            unknown = UndecidedError(f"it is not known whether {what} is decided: {error} {_why(error)}Start again: "
+                                     "the next start finds out, and finishes or repeats the batch")
+            unknown.outcome = UNKNOWN
+            raise unknown from error
+
+    def _init(self, transactional_id: str) -> ProducerIdAndEpoch:
+        timeout_ms = self._config.transaction_timeout_ms
+        try:
+            return self._client().init_producer_id(transactional_id, timeout_ms)
+        except ApiError as error:
+            if error.code != ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+                raise
+            raise ConfigError(TIMEOUT, timeout_ms, "the brokers allow at most their "
+                              "transaction.max.timeout.ms (900000 by default): lower it, or raise that. It must be "
+                              "longer than a batch takes and than a restart. Nothing was written") from error
+
+    # ---- connections
+
+    def _client(self) -> CoordinatorClient:
+        if self._made is None:
+            config = self._config
+            self._made = self._stack.enter_context(coordinators_of(
+                config, timeout_s=config.max_block_ms / 1000, request_timeout_s=config.request_timeout_ms / 1000,
+                clock=self._clock))
+        return self._made
+
+    def close(self) -> None:
+        """Close the connections; another call makes new ones."""
+        self._made = None
+        self._stack.close()
+
+    def __enter__(self) -> TwoPhase:
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        self.close()
+
+
+def is_two_phase(props: Mapping[str, object]) -> bool:
+    """Whether the cluster has two-phase commit (KIP-939), and transactions no timeout."""
+    return str(props.get("transaction.two.phase.commit.enable", False)).strip().lower() == "true"
+
+
+def driver_id(prefix: str) -> str:
+    """Return the driver's transactional id."""
+    return f"{prefix}.driver"
+
+
+def check_prefix(prefix: object) -> None:
+    """Do nothing where it can be one.
+
+    Raises:
+        ConfigError: It cannot.
+    """
+    if not isinstance(prefix, str) or not prefix.strip():
+        raise ConfigError("exactly.once.id", prefix, "it must be a str that is not empty")
+    if _TAKEN.search(prefix):
+        raise ConfigError("exactly.once.id", prefix, "it must not end like what is made of an id: .driver, .p0, .d1")
+
+
+def _why(error: KafkaError) -> str:
+    is_fenced = isinstance(error, ApiError) and error.code in _FENCED
+    return "Another driver has begun with this id since: run one query for each. " if is_fenced else ""

@@ -1,0 +1,348 @@
+"""Exactly once: whoever is killed wherever, each row of each batch is there once for who reads committed records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from pyproducer import ConfigError, KafkaError, KafkaProducer
+from pyproducer.broker import EmbeddedBroker
+from pyproducer.cli.main import main
+from pyproducer.common.consumer_offsets import OffsetAndMetadata
+from pyproducer.twophase import (
+    LostTransactionsError,
+    RefusedBatchError,
+    TwoPhase,
+    UndecidedError,
+    UnfinishedError,
+)
+from pyproducer.twophase.decision import METADATA_BYTES
+from tests.support.two_phase_query import (
+    ALL_HAVE_PREPARED,
+    DECIDED,
+    ONE_IS_COMMITTED,
+    POINTS,
+    UNDECIDED,
+    Killed,
+    Query,
+)
+
+pytest.importorskip("confluent_kafka")
+
+StartBroker = Callable[..., EmbeddedBroker]
+StartQuery = Callable[..., Query]
+LEVELS = pytest.mark.parametrize("level", [0, 2])
+FEW = {"offsets.topic.num.partitions": 3, "transaction.state.log.num.partitions": 3}
+
+
+@pytest.fixture
+def broker(start_broker: StartBroker, request: pytest.FixtureRequest) -> EmbeddedBroker:
+    level = request.node.callspec.params.get("level", 2) if hasattr(request.node, "callspec") else 2
+    return start_broker(topics={"orders": 3}, config={**FEW, "transaction.version": level})
+
+
+@pytest.fixture
+def start(broker: EmbeddedBroker) -> Iterator[StartQuery]:
+    """A query on that broker."""
+    with ExitStack() as ends:
+        yield lambda **settings: ends.enter_context(
+            Query(broker.bootstrap_servers, "orders", settings.pop("prefix", "shop"), **settings))
+
+
+@LEVELS
+@pytest.mark.parametrize("point", POINTS)
+def test_query_when_it_is_killed_then_after_a_restart_each_row_is_there_once(
+        start: StartQuery, level: int, point: str) -> None:
+    query = start()
+    query.run(0)
+    query.run(1, dies_at=point)
+    seen = len(query.committed()) - query.tasks * query.rows
+    if point in UNDECIDED:
+        assert seen == 0, "nothing of a batch that is not decided is visible"
+    query.run(2)
+    query.check()
+
+
+@pytest.mark.parametrize("point", [DECIDED, ONE_IS_COMMITTED])
+def test_query_when_it_is_down_for_longer_than_the_timeout_then_what_is_lost_is_written_again(
+        broker: EmbeddedBroker, start: StartQuery, point: str) -> None:
+    """Flink logs that and goes on without the rows."""
+    query = start()
+    query.run(0)
+    query.run(1, dies_at=point)
+    broker.clock.advance(minutes=16)
+    with pytest.raises(LostTransactionsError, match=r"(30|20) rows of tasks \[.*\] are not in the topic.*Nothing was"):
+        TwoPhase(query.props, "shop", "orders", on_lost="fail").plan()
+    assert len(query.committed()) == (30 if point == DECIDED else 40)
+    # And whoever repairs may be killed himself.
+    query.run(1, dies_at=ALL_HAVE_PREPARED)
+    query.run(1, dies_at=ONE_IS_COMMITTED)
+    query.run(2)
+    query.check()
+
+
+def test_query_when_what_is_lost_cannot_be_repeated_then_it_stops_and_names_the_task(
+        broker: EmbeddedBroker, start: StartQuery) -> None:
+    query = start()
+    query.run(0, dies_at=ONE_IS_COMMITTED)
+    broker.clock.advance(minutes=16)
+    query.version = b" of another run"
+    with pytest.raises(LostTransactionsError, match=r"task 0 had 10 with checksum \w{8}, and has 10 with"):
+        query.run(0)
+    query.version = b""
+    query.tasks = 2
+    with pytest.raises(UndecidedError, match=r"the rows of tasks \[2\] again.*it has fewer tasks than before"):
+        query.run(0)
+    query.tasks = 3
+    query.run(1)
+    query.check()
+
+
+def test_query_when_nothing_is_lost_then_a_batch_that_is_decided_may_have_other_rows(start: StartQuery) -> None:
+    """Those that are committed count: a query with rand() could never start again."""
+    query = start()
+    query.run(0, dies_at=ONE_IS_COMMITTED)
+    query.version = b" of another run"
+    query.run(0)
+    query.version = b""
+    query.check()
+
+
+@LEVELS
+def test_driver_when_another_has_planned_then_it_decides_nothing_and_aborts_nothing_of_the_others(
+        start: StartQuery, level: int) -> None:
+    query = start()
+    old, new = query.driver(), query.driver()
+    old_plan = old.plan()
+    old_outcomes = [query.task(old_plan, task, 0) for task in range(3)]
+    query._producer = None
+    new_plan = new.plan()
+    with pytest.raises(UndecidedError, match="3 prepared transactions 3 are gone"):
+        old.commit(old_plan, 0, old_outcomes)
+    new_outcomes = [query.task(new_plan, task, 0) for task in range(3)]
+    with pytest.raises(UndecidedError, match=r"not decided: .*Another driver has begun with this id since"):
+        old.decide(old_plan, 0, [])  # the last moment, in which it still finds all in order
+    assert not old.abort(old_plan, 0, old_outcomes)
+    new.commit(new_plan, 0, new_outcomes)
+    assert not old.abort(old_plan, 0, old_outcomes)
+    query.done = 0
+    query.run(1)
+    query.check()
+
+
+def test_driver_when_a_copy_of_a_task_has_fenced_it_then_the_batch_is_not_decided(start: StartQuery) -> None:
+    query = start()
+    driver = query.driver()
+    plan = driver.plan()
+    outcomes = [query.task(plan, task, 0) for task in range(3)]
+    query._producer = None
+    query.task(plan, 1, 0)  # the copy
+    with pytest.raises(UndecidedError, match=r"shop\.p1: Ongoing, producer id .*leave spark\.speculation off"):
+        driver.commit(plan, 0, outcomes)
+    assert driver.abort(None, 0, [])
+    assert query.committed() == set()
+    assert driver.leftovers() == []
+    query.run(1)
+    query.check()
+
+
+@LEVELS
+@pytest.mark.parametrize("is_decided", [True, False])
+def test_abort_when_commit_failed_then_what_is_decided_stays_and_the_rest_is_aborted(
+        start: StartQuery, level: int, is_decided: bool) -> None:
+    """Spark calls abort() after a commit() that raised, whatever that had done."""
+    query = start()
+    driver = query.driver()
+    plan = driver.plan()
+    outcomes = [query.task(plan, task, 0) for task in range(3)]
+    driver.dies_at = ONE_IS_COMMITTED if is_decided else "in the middle of the decision"
+    with pytest.raises(Killed):
+        driver.commit(plan, 0, outcomes)
+    other = query.driver()  # it is another process that Spark has abort
+    assert other.abort(plan, 0, outcomes) is not is_decided
+    assert len(other.leftovers()) == (2 if is_decided else 0)
+    query.run(1)
+    query.check()
+
+
+def test_task_when_an_attempt_failed_or_was_killed_then_the_next_one_aborts_what_it_left(start: StartQuery) -> None:
+    query = start()
+    driver = query.driver()
+    plan = driver.plan()
+    with pytest.raises(Killed):
+        query.task(plan, 2, 0, dies_at="a task has sent")
+    with pytest.raises(ZeroDivisionError), plan.work(0, 0).transaction(query.new_producer()):
+        raise ZeroDivisionError
+    query._producer = None
+    outcomes = [query.task(plan, task, 0) for task in range(3)]
+    # And Spark may want one again that ended well, of the same process: the first has promised not to abort it.
+    outcomes[0] = query.task(plan, 0, 0)
+    driver.commit(plan, 0, outcomes)
+    query.done = 0
+    query.check()
+
+
+def test_query_when_it_has_fewer_tasks_than_the_one_that_was_killed_then_their_leftovers_are_aborted(
+        start: StartQuery) -> None:
+    query = start(tasks=5)
+    query.run(0, dies_at=ALL_HAVE_PREPARED)
+    assert [each.transactional_id for each in query.driver().leftovers()] == [f"shop.p{task}" for task in range(5)]
+    other = start(prefix="shopping", tasks=1)
+    other.run(0, dies_at=ALL_HAVE_PREPARED)
+    query.tasks = 2
+    query.run(0)
+    assert len(other.driver().leftovers()) == 1, "only its own"
+    other.run(-1)
+    other.driver().plan()
+    query.check()
+
+
+def test_batch_when_it_has_no_rows_then_numbers_go_on(start: StartQuery) -> None:
+    query = start(rows=0)
+    query.run(1)
+    query.rows = 5
+    query.run(2)
+    query.rows = 0
+    query.run(3)
+    assert len(query.committed()) == 15
+
+
+def test_decision_when_it_is_longer_than_one_metadata_then_it_is_kept_in_several_and_repaired_by_them(
+        start: StartQuery) -> None:
+    query = start(tasks=220, rows=1)
+    query.run(0, dies_at=ONE_IS_COMMITTED)
+    last = query.driver().last_decision()
+    assert last is not None
+    assert len(last.texts()) > 1
+    assert max(map(len, last.texts())) <= METADATA_BYTES
+    assert [task.number for task in last.tasks] == list(range(220))
+    query.run(1)
+    query.check()
+
+
+@pytest.mark.parametrize(("query_id", "batch_id", "words"), [
+    ("3f0c", 0, "the checkpoint was rolled back"), ("3f0c", 3, "does not follow batch 1"),
+    ("another", 2, "is that of query 3f0c, which has written up to batch 1"), ("another", 0, "needs an id of its own")])
+def test_task_when_its_batch_does_not_follow_then_it_is_refused_and_nothing_is_written(
+        start: StartQuery, query_id: str, batch_id: int, words: str) -> None:
+    query = start()
+    query.run(1)
+    plan = query.driver().plan()
+    with pytest.raises(RefusedBatchError, match=f"{words}.*Nothing was written"):
+        plan.work(0, batch_id, query_id)
+    assert plan.work(0, 2).is_done is plan.work(0, 2, "3f0c").is_done is False
+    query.check()
+
+
+def test_query_when_it_ran_without_exactly_once_before_then_it_is_adopted_where_that_is_said(
+        start: StartQuery) -> None:
+    query = start()
+    query.done = 6
+    with pytest.raises(RefusedBatchError, match=r"exactly\.once\.start=current; or what was decided was forgotten"):
+        query.run(7)
+    query.options = {"start": "current"}
+    query.run(8)
+    assert {row.partition(b"-")[0] for row in query.committed()} == {b"7", b"8"}
+
+
+def test_commit_when_answers_are_lost_then_it_is_repeated(broker: EmbeddedBroker, start: StartQuery) -> None:
+    query = start()
+    for api in ("TxnOffsetCommit", "EndTxn", "InitProducerId", "OffsetFetch"):
+        broker.faults.on(api, times=1).close("after_apply")
+    query.run(1)
+    query.check()
+
+
+def test_commit_when_nobody_answers_then_it_says_that_the_batch_may_be_decided(
+        broker: EmbeddedBroker, start: StartQuery) -> None:
+    query = start(max_block_ms=1000, request_timeout_ms=500, delivery_timeout_ms=1000)
+    driver = query.driver()
+    plan = driver.plan()
+    outcomes = [query.task(plan, task, 0) for task in range(3)]
+    fault = broker.faults.on("EndTxn", times=None).close("after_apply")
+    with pytest.raises(UndecidedError, match=r"not known whether batch 0 of .* is decided") as caught:
+        driver.commit(plan, 0, outcomes)
+    assert caught.value.outcome == "unknown"
+    fault.remove()
+    query.run(1)
+    query.check()
+
+
+def test_finish_when_a_transaction_timed_out_behind_the_decision_then_it_says_what_helps(
+        broker: EmbeddedBroker, start: StartQuery) -> None:
+    query = start()
+    driver = query.driver()
+    plan = driver.plan()
+    decision = driver.decide(plan, 0, [query.task(plan, task, 0) for task in range(3)])
+    broker.clock.advance(minutes=16)
+    with pytest.raises(UnfinishedError, match=r"batch 0 of .* is decided.*task 0: INVALID_TXN_STATE.*written again"):
+        driver.finish(decision)
+    query.run(1)
+    query.check()
+
+
+def test_batch_when_it_takes_longer_than_the_timeout_then_it_is_not_decided(
+        broker: EmbeddedBroker, start: StartQuery) -> None:
+    query = start()
+    driver = query.driver()
+    plan = driver.plan()
+    outcomes = [query.task(plan, task, 0) for task in range(3)]
+    broker.clock.advance(minutes=16)
+    with pytest.raises(UndecidedError, match=r"took longer than transaction\.timeout\.ms, which is 900000"):
+        driver.commit(plan, 0, outcomes)
+    query.run(1)
+    query.check()
+
+
+def test_plan_when_the_timeout_is_longer_than_brokers_allow_then_the_setting_is_named(start: StartQuery) -> None:
+    with pytest.raises(ConfigError, match=r"900001.*transaction\.timeout\.ms.*transaction\.max\.timeout\.ms"):
+        start(transaction_timeout_ms=900_001).driver().plan()
+
+
+@pytest.mark.parametrize("prefix", ["", " ", "shop.p3", "shop.d1", "shop.driver", 7])
+def test_two_phase_when_the_prefix_could_be_mistaken_then_it_is_refused(prefix: Any) -> None:
+    with pytest.raises(ConfigError, match=r"exactly\.once\.id"):
+        TwoPhase({"bootstrap.servers": "127.0.0.1:1"}, prefix, "orders")
+
+
+def test_plan_when_the_group_is_a_consumers_then_it_says_so(broker: EmbeddedBroker, start: StartQuery) -> None:
+    query = start(prefix="readers")
+    with KafkaProducer({**query.props, "transactional.id": "else"}) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send_offsets_to_transaction({("orders", 0): OffsetAndMetadata(5, "mine")}, "readers")
+    with pytest.raises(KafkaError, match=r"this is no decision: 'mine'. Is it a consumer's"):
+        query.driver().plan()
+
+
+def leftovers(broker: EmbeddedBroker, *arguments: str) -> tuple[int, list[str]]:
+    result = CliRunner().invoke(main, ["txn", "leftovers", *arguments, "--bootstrap-server", broker.bootstrap_servers])
+    return result.exit_code, result.output.splitlines()
+
+
+def test_leftovers_when_a_query_was_killed_then_the_command_commits_what_is_decided_and_aborts_the_rest(
+        broker: EmbeddedBroker, start: StartQuery) -> None:
+    query = start()
+    query.run(0, dies_at=ONE_IS_COMMITTED)
+    assert leftovers(broker, "nobody") == (0, ["nobody: nothing is decided"])
+    code, lines = leftovers(broker, "shop")
+    assert (code, lines[0]) == (0, "shop: the last decision is batch 0, 3 transactions, query 3f0c")
+    assert [line.partition(": ")[0] for line in lines[1:]] == ["shop.p1", "shop.p2"]
+    assert all(line.endswith("decided, to be committed") and "not" not in line for line in lines[1:])
+    assert leftovers(broker, "shop", "--end")[1][-1] == "shop: what was decided is committed, and nothing is open"
+    query.done = 0
+    query.check()
+    query.run(1, dies_at=ALL_HAVE_PREPARED)
+    code, lines = leftovers(broker, "shop", "--end")
+    assert [line.endswith(", not decided, to be aborted") for line in lines] == [False, True, True, True, False]
+    query.check()
+    query.run(1, dies_at=DECIDED)
+    broker.clock.advance(minutes=16)
+    assert "task 2: its 10 rows are lost" in leftovers(broker, "shop", "--end", "--topic", "orders")[1][3]
+    query.run(2)
+    query.check()
+    assert leftovers(broker, "shop.p1")[0] == 2, "that is no id of a stream"
