@@ -17,7 +17,7 @@ from pyproducer.spark.byte_count import byte_count
 from pyproducer.spark.columns import ColumnContract
 from pyproducer.spark.delivery import TaskDelivery
 from pyproducer.spark.errors import ColumnError
-from pyproducer.spark.row_producer import RowProducer, RowsFuture
+from pyproducer.spark.row_producer import RowProducer, RowsFuture, is_transactional
 from pyproducer.spark.task_numbers import TaskMeter, TaskNumbers, this_task
 from pyproducer.spark.window import Unanswered, Window
 
@@ -54,7 +54,7 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
         DeliveryFailedError: With pyproducer.on.unretrieved=raise: all rows here are stored, and records that others
             gave the producer are not.
     """
-    delivery = TaskDelivery()
+    delivery = TaskDelivery(is_undone=is_task and is_transactional(producer))
     meter = TaskMeter(producer, is_task=is_task)
     unanswered = Unanswered(window or Window.of(producer.config()), producer.flush)
     pending: deque[RowsFuture] = deque()

@@ -37,6 +37,7 @@ except ImportError as _cause:
 
 from pyproducer.common.errors import ConfigError
 from pyproducer.spark.driver_log import say
+from pyproducer.spark.exactly_once import abort_batch, driver_of, ensure_at_least_once
 from pyproducer.spark.schema import check_schema
 from pyproducer.spark.settings import SinkSettings
 from pyproducer.spark.sink import KafkaSink
@@ -46,6 +47,8 @@ from pyproducer.spark.wheels import wheel_warning
 if TYPE_CHECKING:
     from pyspark.sql.types import Row, StructType
 
+    from pyproducer.twophase import Plan, TaskOutcome
+
 NAME = "pyproducer"
 
 
@@ -54,13 +57,16 @@ class TaskCommit(WriterCommitMessage):
     """What a task tells the driver."""
 
     numbers: TaskNumbers
+    outcome: TaskOutcome | None = None
+    """Of a stream that is written exactly once."""
 
 
 class PyProducerDataSource(DataSource):
     """Writes DataFrames to Kafka: `df.write.format("pyproducer").mode("append").options(...).save()`.
 
     Options: those of Spark's own Kafka sink, `topic` and `kafka.NAME`, where `kafka.` may be left out,
-    `pyproducer.pool.size` and `pyproducer.timestamp.column`. Columns as in Spark's own. Delivery is at least once.
+    `pyproducer.pool.size` and `pyproducer.timestamp.column`. Columns as in Spark's own. Delivery is at least once; of a
+    stream with `exactly.once.id` it is exactly once.
     """
 
     @classmethod
@@ -77,7 +83,9 @@ class PyProducerDataSource(DataSource):
         """
         if overwrite:
             raise ConfigError("mode", "overwrite", "rows of a topic cannot be replaced: use .mode('append')")
-        return BatchWriter(self._checked_sink(schema))
+        sink = self._checked_sink(schema)
+        ensure_at_least_once(sink.settings, "a batch")
+        return BatchWriter(sink)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """Check options and columns, in the planner of each micro-batch and in the process that commits it.
@@ -134,18 +142,48 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class _OfStream(DataSourceStreamWriter):
-    """What the two writers of a stream share."""
+    """What the two writers of a stream share.
+
+    Spark makes one in the planner of each micro-batch, which pickles it for the tasks, and another one, which nobody
+    pickles, in the process that commits: so a micro-batch that is written exactly once is planned where it is pickled.
+    """
 
     def __init__(self, sink: KafkaSink) -> None:
         self._sink = sink
+        self._plan: Plan | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """What travels to the tasks.
+
+        Raises:
+            KafkaError: As TwoPhase.plan(). Spark tells it as a PicklingError. Not sent.
+        """
+        if self._plan is None and self._sink.settings.exactly_once is not None:  # it is pickled twice
+            with driver_of(self._sink.settings) as driver:
+                self._plan = driver.plan()
+        return self.__dict__
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Say what was written."""
+        """Say what was written; exactly once, decide and commit it first.
+
+        Raises:
+            KafkaError: As TwoPhase.commit().
+        """
+        outcomes = _outcomes_of(messages)
+        if outcomes:
+            with driver_of(self._sink.settings) as driver:
+                driver.commit(outcomes[0].plan, batchId, outcomes)
         say(logging.INFO, "%s", numbers_of(messages, batchId))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Say what is in the log all the same."""
-        say(logging.WARNING, "the micro-batch failed, and what was stored stays: %s", numbers_of(messages, batchId))
+        """Say what is in the log all the same; exactly once, abort it, unless it is decided."""
+        stays = "what was stored stays"
+        if self._sink.settings.exactly_once is not None:
+            outcomes = _outcomes_of(messages)
+            with driver_of(self._sink.settings) as driver:
+                abort_batch(driver, outcomes[0].plan if outcomes else None, batchId, outcomes)
+            stays = "when the query is started again it is finished where it is decided, or else repeated"
+        say(logging.WARNING, f"the micro-batch failed, and {stays}: %s", numbers_of(messages, batchId))
 
 
 class StreamRowWriter(_OfStream):
@@ -157,6 +195,8 @@ class StreamRowWriter(_OfStream):
         Raises:
             RowsFailedError: Some rows were not stored. The others are, or may be, in the log.
         """
+        if self._plan is not None:
+            return TaskCommit(*self._sink.send_rows_once(self._plan, iterator))
         return TaskCommit(self._sink.send_rows(iterator))
 
 
@@ -171,9 +211,17 @@ if hasattr(datasource, "DataSourceStreamArrowWriter"):  # Spark 4.1
             Raises:
                 RowsFailedError: Some rows were not stored. The others are, or may be, in the log.
             """
+            if self._plan is not None:
+                return TaskCommit(*self._sink.send_record_batches_once(self._plan, iterator))
             return TaskCommit(self._sink.send_record_batches(iterator))
 
     StreamArrowWriter = _StreamArrowWriter
+
+
+def _outcomes_of(messages: Sequence[WriterCommitMessage | None]) -> list[TaskOutcome]:
+    """Return what the tasks of a micro-batch that is written exactly once did; nothing for another."""
+    return [message.outcome for message in messages
+            if isinstance(message, TaskCommit) and message.outcome is not None]
 
 
 def numbers_of(messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None) -> WriteNumbers:

@@ -20,9 +20,14 @@ _PARTITIONS_TOLD = 10
 
 
 class TaskDelivery:
-    """The answers to the rows of one task."""
+    """The answers to the rows of one task.
 
-    def __init__(self) -> None:
+    Args:
+        is_undone: Whether the task's rows are in a transaction, which is aborted where the task fails.
+    """
+
+    def __init__(self, *, is_undone: bool = False) -> None:
+        self._is_undone = is_undone
         self.first_error: BaseException | None = None
         self.sent_count = 0  # task's thread only
         self.is_cut_short: bool = False  # task's thread only: rows behind a failed one were not looked at
@@ -102,6 +107,9 @@ class TaskDelivery:
 
     def _left_behind(self, unanswered_count: int, attempt: int | None) -> str:
         """Say what this attempt leaves in the log: the next one writes it again."""
+        if self._is_undone:
+            return (f"The transaction of attempt {attempt} of the task is aborted: no reader of committed records sees "
+                    "its rows")
         which = "them" if attempt is None else f"attempt {attempt} of the task"
         again = "a second write" if attempt is None else "another attempt"
         maybe_count = self._unknown_count + max(unanswered_count, 0)

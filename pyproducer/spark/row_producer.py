@@ -55,3 +55,8 @@ class RowProducer(Protocol):
 
     def close(self, timeout: float | None = None) -> object:
         """Close; the timeout is in seconds."""
+
+
+def is_transactional(producer: RowProducer) -> bool:
+    """Whether rows go in a transaction."""
+    return bool(producer.config().get("transactional.id"))

@@ -21,7 +21,7 @@ from pyproducer.spark.columns import (
 )
 from pyproducer.spark.delivery import TaskDelivery
 from pyproducer.spark.errors import ColumnError
-from pyproducer.spark.row_producer import RowProducer
+from pyproducer.spark.row_producer import RowProducer, is_transactional
 from pyproducer.spark.task_numbers import TaskMeter, TaskNumbers, this_task
 from pyproducer.spark.window import Unanswered, Window
 
@@ -64,7 +64,7 @@ def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContra
         RowsFailedError: A row did not fit, or was not acknowledged. The rows before it may be in the log: the task
             is retried as a whole, so delivery is at least once.
     """
-    delivery = TaskDelivery()
+    delivery = TaskDelivery(is_undone=is_transactional(producer))
     meter = TaskMeter(producer)
     unanswered = Unanswered(window or Window.of(producer.config()), producer.flush)
     send_row = row_sender(producer, contract, delivery, unanswered, meter)

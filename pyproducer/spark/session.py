@@ -72,8 +72,8 @@ _ASKED: WeakSet[Any] = WeakSet()
 """The SparkContexts that told whether they start copies of tasks."""
 
 
-def warn_of_copies(context: Any) -> None:
-    """Say, once, that Spark is set to run slow tasks twice at a time: what both copies send is stored.
+def warn_of_copies(context: Any, *, is_exactly_once: bool = False) -> None:
+    """Say, once, that Spark is set to run slow tasks twice at a time: what both copies send is stored, or they fail.
 
     In local mode it starts none, whatever is set; where a platform does not tell it, it is asked again.
     """
@@ -84,8 +84,11 @@ def warn_of_copies(context: Any) -> None:
         return
     _ASKED.add(context)
     if told.strip().lower() == "true" and not is_local(setting(context, "spark.master") or ""):
-        log.warning("spark.speculation=true: Spark starts a copy of a slow task beside it, the rows of both are "
-                    "stored, and one of them tells no numbers: leave it off where a job writes to Kafka")
+        what = "the rows of both are stored, and one of them tells no numbers"
+        if is_exactly_once:
+            what = "with exactly.once.id each of them aborts the other's rows, and micro-batches fail"
+        log.warning("spark.speculation=true: Spark starts a copy of a slow task beside it, %s: leave it off where a "
+                    "job writes to Kafka", what)
 
 
 def again_count(context: Any, stages: Iterable[int]) -> int:

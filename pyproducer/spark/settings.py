@@ -3,6 +3,7 @@
     topic                         the topic of every row; wins over the column
     pyproducer.pool.size          how many producers a worker process keeps, 8
     pyproducer.timestamp.column   which column has the records' timestamps; none
+    exactly.once.*                for streams: see exactly_once.py
     kafka.NAME, NAME              a setting of KafkaProducer; both spellings are one setting
 
 Road:    KafkaSink(...), options of a data source -> [settings] -> sink -> pool
@@ -30,6 +31,7 @@ from pyproducer.common.settings.config_providers import PREFIX as PROVIDER_PREFI
 from pyproducer.common.settings.parse import split_list
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.spark.columns import COLUMNS, TIMESTAMP_COLUMN
+from pyproducer.spark.exactly_once import ExactlyOnce
 
 PREFIX = "kafka."
 POOL_SIZE = "pyproducer.pool.size"
@@ -42,7 +44,8 @@ _REFUSED = {
                       "ByteArraySerializer.",
     "value.serializer": "Kafka option 'value.serializer' is not supported as values are serialized with "
                         "ByteArraySerializer.",
-    "transactional.id": "a sink delivers at least once; one transactional id cannot serve several tasks",
+    "transactional.id": "a sink delivers at least once, or a stream exactly once with exactly.once.id; one "
+                        "transactional id cannot serve several tasks",
 }
 # Options that Spark gives every sink, and those of Spark's Kafka source, which people copy beside the sink's.
 _NOT_FOR_US = frozenset({
@@ -53,6 +56,7 @@ _NOT_FOR_US = frozenset({
     "maxtriggerdelay", "minoffsetspertrigger", "minpartitions", "queryname", "startingoffsets",
     "startingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "startingtimestamp", "subscribe",
     "subscribepattern"})
+_ASYNC = "asyncprogresstrackingenabled"
 _PLAIN = (str, int, float, bool, bytes, type(None))
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -66,8 +70,9 @@ class SinkSettings:
         props: What each worker's producer is made with; nothing of the sink's own. Secrets are guarded.
         topic: The topic of every row, or None for the column.
         pool_size: How many producers a worker process keeps.
-        timestamp_name: The column of timestamps, or None.
         pool_key: Equal for equal settings, however they are written; shows none of them.
+        timestamp_name: The column of timestamps, or None.
+        exactly_once: The options of a stream that is written exactly once, or None.
     """
 
     props: dict[str, object]
@@ -75,6 +80,7 @@ class SinkSettings:
     pool_size: int
     pool_key: str
     timestamp_name: str | None = None
+    exactly_once: ExactlyOnce | None = None
 
     def __getstate__(self) -> dict[str, object]:
         """What travels to the workers, secrets among it."""
@@ -107,10 +113,11 @@ class SinkSettings:
             topic = topic.strip()
             if not topic:
                 raise ConfigError("topic", topic, "it must not be empty; leave it out to use the column 'topic'")
+        exactly_once = ExactlyOnce.taken_from(producer_props, topic)
         pool_key = _pool_key(producer_props)
         if str(producer_props.get("acks")) == "0":
             _say_nobody_acknowledges()
-        return cls(producer_props, topic, pool_size, pool_key, timestamp_name)
+        return cls(producer_props, topic, pool_size, pool_key, timestamp_name, exactly_once)
 
     @classmethod
     def of_options(cls, options: Mapping[str, str]) -> SinkSettings:
@@ -125,7 +132,12 @@ class SinkSettings:
             raise ConfigError("path", given["path"], "save() and start() take no path: name the topic with "
                                                      ".option('topic', ...)")
         topic: Any = given.pop("topic", None)
-        return cls.of(_with_listed_providers(_without_prefix(given)), topic)
+        settings = cls.of(_with_listed_providers(_without_prefix(given)), topic)
+        is_ahead = next((value for key, value in given.items() if key.lower() == _ASYNC), "false")
+        if settings.exactly_once is not None and str(is_ahead).lower() == "true":
+            raise ConfigError(_ASYNC, is_ahead, "with exactly.once.id Spark must note what a batch reads before it is "
+                                                "written, to repeat it with the same rows: leave it out")
+        return settings
 
 
 @functools.cache  # once in a process: the planner of a stream is asked for each micro-batch

@@ -14,13 +14,21 @@ import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyproducer
 from pyproducer.common.errors import ConfigError
 from pyproducer.spark.arrow import send_record_batches
 from pyproducer.spark.columns import HEADERS_TYPE, TIMESTAMP_COLUMN, ColumnContract
 from pyproducer.spark.driver_account import DriverAccount, TaskAccount
+from pyproducer.spark.exactly_once import (
+    Told,
+    digest_of_batch,
+    digest_of_row,
+    ensure_at_least_once,
+    run_batch,
+    send_once,
+)
 from pyproducer.spark.foreach_writer import ForeachWriter
 from pyproducer.spark.pool import Lent, ProducerPool
 from pyproducer.spark.rows import field_names, send_rows
@@ -35,6 +43,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyproducer.spark.row_producer import RowProducer
+    from pyproducer.twophase import Plan
+
+_T = TypeVar("_T")
 
 
 def _make_producer(props: Mapping[str, object]) -> RowProducer:
@@ -69,11 +80,12 @@ class KafkaSink:
     Columns: `value` (required), `key`, `topic`, `partition`, `headers`, as in Spark's own Kafka sink; and one of
     timestamps, whichever `pyproducer.timestamp.column` names. Each worker process keeps one producer for all its tasks
     of equal settings. A task ends after every one of its rows was acknowledged, or fails with the count of those that
-    were not; Spark then runs it again: delivery is at least once.
+    were not; Spark then runs it again: delivery is at least once. With `exactly.once.id` foreach_batch is exactly once.
 
     Args:
         props: Settings of KafkaProducer, `bootstrap.servers` among them, with or without `kafka.` before their names;
-            `pyproducer.pool.size`, how many producers a worker process keeps (8); and `pyproducer.timestamp.column`.
+            `pyproducer.pool.size`, how many producers a worker process keeps (8); `pyproducer.timestamp.column`; and
+            those of streams that are written exactly once, `exactly.once.id` and more (docs/spark.md).
         topic: The topic of every row; wins over a column `topic`.
         schema: `df.schema`, to be checked now: rows that come one by one show no type where they are null. Without it
             those whose value is null wait, as foreach_writer() tells.
@@ -127,6 +139,11 @@ class KafkaSink:
         return self._account.total
 
     @property
+    def settings(self) -> SinkSettings:
+        """What the sink was given, checked."""
+        return self._settings
+
+    @property
     def props(self) -> dict[str, object]:
         """The settings of the workers' producers."""
         return dict(self._settings.props)
@@ -157,6 +174,7 @@ class KafkaSink:
             ColumnError: The columns do not fit the contract. Not sent.
             RowsFailedError: Some rows were not stored. The others of the partition are, or may be, in the log.
         """
+        ensure_at_least_once(self._settings, "foreachPartition")
         iterator = iter(rows)
         for first in iterator:
             contract = self.contract_of(first)
@@ -191,6 +209,7 @@ class KafkaSink:
             PySparkException: A task failed in its last attempt; the text has the RowsFailedError with what is in the
                 log. The rows of other tasks are, or may be, in the log.
         """
+        ensure_at_least_once(self._settings, "write()")
         others = {"key": key, "topic": topic, "partition": partition, "headers": headers}
         if value is None and not any(name is not None for name in others.values()):
             return self._write(df, None)
@@ -199,7 +218,10 @@ class KafkaSink:
     def foreach_batch(self, df: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, for `writeStream.foreachBatch(sink.foreach_batch)`.
 
+        With `exactly.once.id` it is exactly once: call it once for each micro-batch, with what depends on it alone.
+
         Raises:
+            ExactlyOnceError: With `exactly.once.id`: the batch does not follow the last one, or was not committed.
             ColumnError: The columns do not fit the contract. No task ran, nothing was sent.
             PySparkException: A task failed in its last attempt; Spark ends the query, which repeats this batch when it
                 is started again.
@@ -216,6 +238,7 @@ class KafkaSink:
         Raises:
             ColumnError: The schema does not fit. Not sent.
         """
+        ensure_at_least_once(self._settings, "foreach")
         if schema is not None:
             self._check_schema(schema)
         return ForeachWriter(self, is_typed=schema is not None or self._has_schema)
@@ -235,6 +258,35 @@ class KafkaSink:
                 return self.tell(send_record_batches(itertools.chain((first,), iterator), lent.producer, self.topic,
                                                      lent.window, timestamp_name=timestamp_name))
         return self.tell(this_task())
+
+    def send_rows_once(self, plan: Plan, rows: Iterable[Any]) -> Told:
+        """Send the rows of one task of a stream exactly once; see exactly_once.py.
+
+        Raises:
+            KafkaError: As send_once().
+        """
+        def send(rows: Iterable[Any], lent: Lent) -> TaskNumbers:
+            iterator = iter(rows)
+            first = next(iterator)
+            return send_rows(itertools.chain((first,), iterator), lent.producer, self.contract_of(first), lent.window,
+                             is_typed=self._has_schema)
+
+        return send_once(self, plan, rows, digest_of_row, send)
+
+    def send_record_batches_once(self, plan: Plan, batches: Iterable[Any]) -> Told:
+        """Send the record batches of one task of a stream exactly once; see exactly_once.py.
+
+        Raises:
+            KafkaError: As send_once().
+        """
+        return self._send_record_batches_once(batches, plan, self._settings.timestamp_name, None)
+
+    def _send_record_batches_once(self, batches: Iterable[Any], plan: Plan, timestamp_name: str | None,
+                                  batch_id: int | None) -> Told:
+        def send(batches: Iterable[Any], lent: Lent) -> TaskNumbers:
+            return send_record_batches(batches, lent.producer, self.topic, lent.window, timestamp_name=timestamp_name)
+
+        return send_once(self, plan, (batch for batch in batches if batch.num_rows), digest_of_batch, send, batch_id)
 
     def tell(self, numbers: TaskNumbers) -> TaskNumbers:
         """Tell the worker's log and the driver what a task did, and return it."""
@@ -272,12 +324,16 @@ class KafkaSink:
         taken = by_place.selectExpr(
             *(f"cast({places[name]} as {HEADERS_TYPE}) as `{name}`" if name == "headers"
               else f"{places[name]} as `{_TIMESTAMP if name == timestamp_name else name}`" for name in names))
-        send = functools.partial(self._send_record_batches, timestamp_name=timestamp_name and _TIMESTAMP)
+        timestamp_name = timestamp_name and _TIMESTAMP
         context = active_context() if hasattr(df, "_jdf") else None
         batch = "" if batch_id is None else f", micro-batch {batch_id}"
         with described(context, f"pyproducer: {self.topic or 'topics of a column'}{batch}",
                        overrules=batch_id is not None):
-            told = _map_in_arrow(taken, send)
+            if batch_id is not None and self._settings.exactly_once is not None:
+                told = run_batch(self._settings, batch_id, lambda plan: _map_in_arrow(taken, functools.partial(
+                    self._send_record_batches_once, plan=plan, timestamp_name=timestamp_name, batch_id=batch_id)))
+            else:
+                told = _map_in_arrow(taken, functools.partial(self._send_record_batches, timestamp_name=timestamp_name))
         if context is None:  # Spark Connect, which has no accumulators
             for task in told:
                 self._account.add(task)
@@ -294,7 +350,7 @@ class KafkaSink:
             ConfigError: The workers would not find pyproducer. Spark tells it as a PicklingError. Not sent.
         """
         refuse_wheel()
-        warn_of_copies(active_context())
+        warn_of_copies(active_context(), is_exactly_once=self._settings.exactly_once is not None)
         return {**self.__dict__, "last_commit": None}
 
     def __repr__(self) -> str:
@@ -397,7 +453,7 @@ def _by_place(df: DataFrame) -> tuple[DataFrame, dict[str, str]]:
             {name: f"c{place}" for place, name in enumerate(df.columns)})
 
 
-def _map_in_arrow(df: DataFrame, send: Callable[[Iterable[Any]], TaskNumbers]) -> list[TaskNumbers]:
+def _map_in_arrow(df: DataFrame, send: Callable[[Iterable[Any]], _T]) -> list[_T]:
     """Run a function over the record batches of each task, and return what the tasks told."""
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow

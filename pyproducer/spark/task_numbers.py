@@ -43,6 +43,7 @@ class TaskNumbers:
         spark_partition: Which partition of the DataFrame; -1 outside a task.
         attempt: Of the task, from 0 on. Above 0, an earlier one may have stored some of the same rows.
         stage: Id of Spark's stage; -1 outside a task.
+        is_exactly_once: Whether the rows of earlier attempts are in transactions that are aborted.
     """
 
     row_count: int = 0
@@ -58,6 +59,7 @@ class TaskNumbers:
     slowest_node: int = -1
     slowest_node_ms: int = 0
     stage: int = -1
+    is_exactly_once: bool = False
 
     def plus(self, other: TaskNumbers) -> TaskNumbers:
         """Return the numbers of both parts of one task."""
@@ -84,6 +86,7 @@ class DeliveredNumbers:
         repeated_task_count: Of these, how many Spark ran again: rows of their earlier attempts may be stored, too.
         failed_attempt_count: How many attempts those were.
         row_count: Rows that are acknowledged; and so on as in TaskNumbers.
+        is_exactly_once: Whether any of the tasks' was.
     """
 
     task_count: int = 0
@@ -97,6 +100,7 @@ class DeliveredNumbers:
     buffer_wait_ms: int = 0
     slowest_node: int = -1
     slowest_node_ms: int = 0
+    is_exactly_once: bool = False
 
     def plus(self, task: TaskNumbers) -> DeliveredNumbers:
         """Return the numbers with those of one more task."""
@@ -107,7 +111,7 @@ class DeliveredNumbers:
             byte_count=self.byte_count + task.byte_count, batch_count=self.batch_count + task.batch_count,
             request_count=self.request_count + task.request_count, retry_count=self.retry_count + task.retry_count,
             buffer_wait_ms=self.buffer_wait_ms + task.buffer_wait_ms, slowest_node=slower.slowest_node,
-            slowest_node_ms=slower.slowest_node_ms)
+            slowest_node_ms=slower.slowest_node_ms, is_exactly_once=self.is_exactly_once or task.is_exactly_once)
 
     def __str__(self) -> str:
         told = (f"{self.row_count} rows stored by {self.task_count} tasks: {self.byte_count} bytes in "
@@ -118,7 +122,7 @@ class DeliveredNumbers:
             told += f"; the slowest broker, node {self.slowest_node}, took {self.slowest_node_ms} ms for a request"
         if self.repeated_task_count:
             told += (f"; Spark ran {self.repeated_task_count} tasks again after {self.failed_attempt_count} attempts "
-                     "that failed, whose rows may be stored more than once")
+                     f"that failed, whose rows {'nobody sees' if self.is_exactly_once else _TWICE}")
         return told
 
 
@@ -203,8 +207,8 @@ class WriteNumbers:
             told += (f"; the slowest task, of partition {slowest.spark_partition}, took {slowest.hand_over_ms} ms to "
                      f"hand over and {slowest.flush_ms} ms to wait for the last answers")
         if self.stage_again_count:
-            told += (f"; Spark ran the stage again ({self.stage_again_count}), so rows that its tasks had stored "
-                     "before may be stored more than once")
+            told += f"; Spark ran the stage again ({self.stage_again_count})" + (
+                "" if self.total.is_exactly_once else f", so rows that its tasks had stored before {_TWICE}")
         if self.unknown_count:
             told += f"; how many rows {self.unknown_count} other tasks stored is unknown"
         return told
@@ -283,6 +287,7 @@ class TaskMeter:
         return int(after.get(name, 0) - self._before.get(name, 0))
 
 
+_TWICE = "may be stored more than once"
 _PROGRESS = "%d rows handed over in %d ms, %d ms of them waiting until brokers had taken earlier rows"
 _OF_NODE = ("produce-ended-total", "produce-time-total")
 

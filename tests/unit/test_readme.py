@@ -61,7 +61,7 @@ def test_defaults_in_readme_are_those_of_the_table() -> None:
         'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'})),
     ("`send_batch`", lambda: not hasattr(KafkaProducer, "send_batch")),
     ("Spark 3.5", lambda: importlib.util.find_spec("pyproducer.spark.datasource") is None),
-    ("Spark: exactly-once", lambda: importlib.util.find_spec("pyproducer.spark.twophase") is None),
+    ("Spark: exactly-once", lambda: importlib.util.find_spec("pyproducer.spark.exactly_once") is None),
     ("`pyproducer.aio.AsyncKafkaProducer`", lambda: importlib.util.find_spec("pyproducer.aio") is None),
 ])
 def test_rows_that_say_not_yet_are_not_there(row: str, is_missing: object) -> None:

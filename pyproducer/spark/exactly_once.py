@@ -1,0 +1,233 @@
+"""What makes a stream's sink deliver each row exactly once: options, the batch on the driver, the task in a worker.
+
+    exactly.once.id         what all transactional ids and groups begin with; none is at least once
+    exactly.once.topic      whose partition 0 keeps what was decided; the topic option, unless rows name their topics
+    exactly.once.on.lost    rewrite, or fail
+    exactly.once.start      strict, or current
+    transaction.timeout.ms  900000 here
+
+Road:    sink, datasource -> [exactly once] -> pyproducer.twophase
+Thread:  the driver's; the task's.
+Source:  ours. Nothing here loads the two phases, which need a client, before a stream wants them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyproducer.common.errors import ConfigError, IllegalStateError, KafkaError
+from pyproducer.spark.driver_log import say
+from pyproducer.spark.task_numbers import TaskNumbers, this_task
+
+if TYPE_CHECKING:
+    from pyproducer.spark.pool import Lent
+    from pyproducer.spark.settings import SinkSettings
+    from pyproducer.spark.sink import KafkaSink
+    from pyproducer.twophase import Plan, RowsDigest, TaskOutcome, TaskTransaction, TwoPhase, Work
+
+ID, TOPIC, ON_LOST, START = "exactly.once.id", "exactly.once.topic", "exactly.once.on.lost", "exactly.once.start"
+_CHOICES = {ON_LOST: ("rewrite", "fail"), START: ("strict", "current")}
+_DIGESTED = ("key", "value", "topic")
+
+Told = tuple[TaskNumbers, "TaskOutcome"]
+Send = Callable[[Iterable[Any], "Lent"], TaskNumbers]
+
+
+@dataclass(frozen=True)
+class ExactlyOnce:
+    """The options of one stream's sink.
+
+    Attributes:
+        prefix: exactly.once.id.
+        topic: Whose partition 0 keeps what was decided.
+        on_lost: See the option.
+        start: See the option.
+    """
+
+    prefix: str
+    topic: str
+    on_lost: str
+    start: str
+
+    @classmethod
+    def taken_from(cls, props: dict[str, object], topic: str | None) -> ExactlyOnce | None:
+        """Take the options out of a sink's settings, and put in what its producers need; None where there is no id.
+
+        Raises:
+            ConfigError: An option is wrong, or the others are there without an id. Not sent.
+        """
+        given = {name: props.pop(name) for name in (ID, TOPIC, ON_LOST, START) if name in props}
+        if ID not in given:
+            for name, value in given.items():
+                raise ConfigError(name, value, f"it is for streams that are written exactly once: set {ID}, too")
+            return None
+        from pyproducer.twophase.two_phase import DEFAULT_TIMEOUT_MS, TIMEOUT, check_prefix, is_two_phase
+
+        prefix: Any = given[ID]
+        check_prefix(prefix)
+        place = given.get(TOPIC, topic)
+        if not isinstance(place, str) or not place.strip():
+            raise ConfigError(TOPIC, place, "rows name their topics, so name one here that exists: what was decided is "
+                                            "kept as offsets of its partition 0")
+        for name, choices in _CHOICES.items():
+            if given.setdefault(name, choices[0]) not in choices:
+                raise ConfigError(name, given[name], f"it is {' or '.join(choices)}")
+        props["transactional.id"] = f"{prefix}.p0"  # each task binds its own
+        if not is_two_phase(props):
+            props.setdefault(TIMEOUT, DEFAULT_TIMEOUT_MS)
+        return cls(prefix, place.strip(), str(given[ON_LOST]), str(given[START]))
+
+
+def driver_of(settings: SinkSettings) -> TwoPhase:
+    """Return the driver's part for a sink that has the options."""
+    from pyproducer.twophase import TwoPhase
+
+    once = settings.exactly_once
+    if once is None:
+        raise IllegalStateError(f"the sink has no {ID}")
+    return TwoPhase(settings.props, once.prefix, once.topic, on_lost=once.on_lost, start=once.start)
+
+
+def ensure_at_least_once(settings: SinkSettings, how: str) -> None:
+    """Check that a sink has not the options, where they cannot be kept.
+
+    Raises:
+        ConfigError: It has. Not sent.
+    """
+    once = settings.exactly_once
+    if once is not None:
+        raise ConfigError(ID, once.prefix, f"{how} cannot be exactly once, for Spark tells it no number of a batch: "
+                          "use writeStream.format('pyproducer'), or writeStream.foreachBatch(sink.foreach_batch)")
+
+
+def run_batch(settings: SinkSettings, batch_id: int, run: Callable[[Plan], list[Told]]) -> list[TaskNumbers]:
+    """Plan a micro-batch, have its tasks run, and commit it; abort it where that fails. All on the driver.
+
+    Raises:
+        KafkaError: As TwoPhase.plan() and TwoPhase.commit().
+    """
+    with driver_of(settings) as driver:
+        plan = driver.plan()
+        told: list[Told] = []
+        try:
+            plan.ensure_follows(batch_id)
+            told = run(plan)
+            driver.commit(plan, batch_id, [outcome for _, outcome in told])
+        except BaseException:
+            abort_batch(driver, plan, batch_id, [outcome for _, outcome in told])
+            raise
+        return [numbers for numbers, _ in told]
+
+
+def abort_batch(driver: TwoPhase, plan: Plan | None, batch_id: int, outcomes: list[TaskOutcome]) -> None:
+    """Abort a micro-batch that failed; the failure is on its way already, so what goes wrong here is only told.
+
+    Where what a task reads fails, Spark ends its worker without a word, and the transaction stays open: readers of
+    committed records would wait for it. So what is left is looked for, also where no task told any.
+    """
+    try:
+        driver.abort(plan, batch_id, outcomes)
+    except KafkaError as error:
+        say(logging.WARNING, "micro-batch %d failed, and its transactions could not be aborted: the next start does "
+                             "that, or their coordinator: %s", batch_id, error)
+
+
+def told_batch() -> tuple[int, str] | None:
+    """Return which micro-batch this task belongs to, and the id of its query; None where Spark does not tell it.
+
+    It tells none to the tasks of a foreachBatch on Spark Connect.
+    """
+    from pyspark.taskcontext import TaskContext
+
+    context = TaskContext.get()
+    batch_id = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+    if context is None or batch_id is None:
+        return None
+    return int(batch_id), context.getLocalProperty("sql.streaming.queryId") or ""
+
+
+def send_once(sink: KafkaSink, plan: Plan, parts: Iterable[Any], digest_of: Callable[[Any, RowsDigest], RowsDigest],
+              send: Send, batch_id: int | None = None) -> Told:
+    """Write the rows of one task in a transaction, and prepare it; or, where they are written already, only read them.
+
+    Args:
+        sink: Whose task it is.
+        plan: Of the micro-batch.
+        parts: Rows, or record batches.
+        digest_of: Adds one of these to a digest.
+        send: Sends them with a producer.
+        batch_id: Number of the micro-batch; None has Spark tell it.
+
+    Raises:
+        IllegalStateError: Nobody tells which micro-batch this is. Not sent.
+        RefusedBatchError: The batch does not follow what was decided. Not sent.
+        LostTransactionsError: The rows of a repeated batch are others. The transaction is aborted.
+        KafkaError: A row was not stored. The transaction is aborted.
+    """
+    from pyproducer.twophase import RowsDigest, TaskOutcome
+
+    told_id, query_id = told_batch() or (None, "")
+    batch_id = told_id if batch_id is None else batch_id
+    if batch_id is None:
+        raise IllegalStateError(f"{ID} is set, and Spark does not tell this task which micro-batch it belongs to")
+    task = this_task()
+    work = plan.work(max(task.spark_partition, 0), batch_id, query_id)
+    digest = RowsDigest()
+
+    def digested() -> Iterator[Any]:
+        nonlocal digest
+        for part in parts:
+            digest = digest_of(part, digest)
+            yield part
+
+    iterator = digested()
+    if not work.is_done:
+        for first in iterator:
+            with ExitStack() as stack:
+                lent, transaction = _begun(sink, work, stack)
+                numbers = send(itertools.chain((first,), iterator), lent)
+                outcome = transaction.prepare(digest)
+            return sink.tell(replace(numbers, is_exactly_once=True)), outcome
+    for _ in iterator:
+        pass
+    work.ensure_same(digest)
+    return sink.tell(replace(task, is_exactly_once=True)), TaskOutcome.of(work)
+
+
+def _begun(sink: KafkaSink, work: Work, stack: ExitStack) -> tuple[Lent, TaskTransaction]:
+    """Lend a producer and begin the task's transaction, both up to the end of a stack."""
+    with ExitStack() as trial:
+        try:
+            lent = trial.enter_context(sink.lease())
+            transaction = trial.enter_context(_transaction(work, lent))
+        except IllegalStateError as error:
+            # An earlier attempt of the task in this very process has prepared, and Spark wants it again. That producer
+            # keeps its promise; another one ends what it has prepared.
+            trial.__exit__(type(error), error, error.__traceback__)
+        else:
+            stack.push(trial.pop_all())
+            return lent, transaction
+    lent = stack.enter_context(sink.lease())
+    return lent, stack.enter_context(_transaction(work, lent))
+
+
+def _transaction(work: Work, lent: Lent) -> TaskTransaction:
+    producer: Any = lent.producer  # it was made with a transactional.id
+    return work.transaction(producer)
+
+
+def digest_of_batch(batch: Any, digest: RowsDigest) -> RowsDigest:
+    """Add the rows of a record batch to a digest: keys, values and topics, as they would be sent to another process."""
+    names = [name for name in _DIGESTED if name in batch.schema.names]
+    return digest.plus(memoryview(batch.select(names).serialize()), batch.num_rows) if batch.num_rows else digest
+
+
+def digest_of_row(row: Any, digest: RowsDigest) -> RowsDigest:
+    """Add a row to a digest. Bytes are bytearray on Spark 4.0, bytes from 4.1 on."""
+    cells = [bytes(cell) if isinstance(cell, bytearray) else cell for cell in row]
+    return digest.plus(repr(cells).encode())

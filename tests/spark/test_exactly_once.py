@@ -1,0 +1,149 @@
+"""Streams that are written exactly once: format("pyproducer") and foreachBatch, with failures and restarts."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyproducer import ConfigError
+from pyproducer.spark import KafkaSink
+from tests.spark.test_write import stream_of
+from tests.support.log_checker import read_committed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROADS = pytest.mark.parametrize("road", ["data source", "foreach_batch"])
+
+
+class Stream:
+    """A query of ten rows in two micro-batches of two partitions, that can be started again."""
+
+    def __init__(self, spark: SparkSession, broker: Any, topic: str, folder: Path, road: str) -> None:
+        if road == "data source":
+            pytest.importorskip("pyspark.sql.datasource", reason="Spark 3.5 has no data sources in Python")
+        self.spark = spark
+        self.broker = broker
+        self.topic = topic
+        self.folder = folder
+        self.road = road
+        broker.create_topic(topic, 3)
+        self.options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "exactly.once.id": topic}
+
+    def start(self, frame: DataFrame | None = None, mode: str = "append") -> str:
+        """Run up to the end of what there is; return why it failed."""
+        if frame is None:
+            frame = stream_of(self.spark, self.folder / "in").repartition(2, "key")
+        writer = (frame.writeStream.outputMode(mode).trigger(availableNow=True)
+                  .option("checkpointLocation", str(self.folder / "checkpoint")))
+        if self.road == "data source":
+            writer = writer.format("pyproducer").options(topic=self.topic, **self.options)
+        else:
+            writer = writer.foreachBatch(KafkaSink(self.options, topic=self.topic).foreach_batch)
+        query = writer.start()
+        try:
+            query.awaitTermination()
+        except Exception as error:
+            return str(error)
+        return ""
+
+    def forget(self, batch_id: int, what: str = "commits") -> None:
+        """As if Spark had been killed before it noted that a micro-batch is done."""
+        notes = self.folder / "checkpoint" / what
+        for path in (notes / str(batch_id), notes / f".{batch_id}.crc"):
+            path.unlink(missing_ok=True)
+
+    def seen(self) -> Counter[bytes | None]:
+        return Counter(record.value for record in read_committed(self.broker.bootstrap_servers, self.topic))
+
+
+ALL = Counter(b"v%d" % number for number in range(10))
+
+
+@ROADS
+def test_stream_when_spark_repeats_micro_batches_then_their_rows_are_there_once(
+        spark: SparkSession, embedded: Any, topic_name: str, tmp_path: Path, road: str) -> None:
+    stream = Stream(spark, embedded, topic_name, tmp_path, road)
+    # Spark is killed when all is committed, and does not know.
+    assert stream.start() == ""
+    assert stream.seen() == ALL
+    stream.forget(1)
+    assert stream.start() == ""
+    assert stream.seen() == ALL
+    if road == "foreach_batch":
+        return
+    for batch_id in (1, 0):  # the checkpoint is rolled back to an older copy
+        stream.forget(batch_id)
+    stream.forget(1, "offsets")
+    refused = stream.start()
+    assert "the checkpoint was rolled back" in refused
+    assert stream.seen() == ALL
+
+
+def test_stream_when_the_commit_fails_behind_the_decision_then_the_next_start_finishes_it(
+        spark: SparkSession, embedded: Any, topic_name: str, tmp_path: Path) -> None:
+    """Spark calls abort() then, which must not abort what is decided."""
+    stream = Stream(spark, embedded, topic_name, tmp_path, "data source")
+    fault = embedded.faults.on("EndTxn", after=1, times=1).error("INVALID_PRODUCER_EPOCH")
+    failed = stream.start()
+    assert fault.count == 1
+    assert "is decided, and could not be committed everywhere" in failed
+    assert stream.start() == ""
+    assert stream.seen() == ALL
+
+
+@ROADS
+def test_stream_when_a_task_fails_then_nothing_of_its_micro_batch_is_seen_until_it_is_repeated(
+        spark: SparkSession, embedded: Any, topic_name: str, tmp_path: Path, road: str) -> None:
+    from pyspark.sql import functions as f
+
+    stream = Stream(spark, embedded, topic_name, tmp_path, road)
+    flag = str(tmp_path / "fails")
+
+    @f.udf("string", useArrow=False)
+    def value(text: str) -> str:
+        if text == "v9" and Path(flag).exists():
+            raise ZeroDivisionError("as it is told")
+        return text
+
+    def frame() -> DataFrame:
+        return stream_of(spark, tmp_path / "in").repartition(2, "key").select("key", value("value").alias("value"))
+
+    Path(flag).touch()
+    assert "as it is told" in stream.start(frame())
+    assert stream.seen() == Counter(b"v%d" % number for number in range(5))
+    Path(flag).unlink()
+    assert stream.start(frame()) == ""
+    assert stream.seen() == ALL
+
+
+def test_stream_in_update_mode_when_it_is_repeated_then_each_state_is_there_once(
+        spark: SparkSession, embedded: Any, topic_name: str, tmp_path: Path) -> None:
+    stream = Stream(spark, embedded, topic_name, tmp_path, "foreach_batch")
+
+    def counted() -> DataFrame:
+        return stream_of(spark, tmp_path / "in").groupBy().count().selectExpr("cast(count as string) as value")
+
+    for _ in range(2):
+        assert stream.start(counted(), "update") == ""
+        assert stream.seen() == Counter([b"5", b"10"])
+        stream.forget(1)
+
+
+def test_sink_with_exactly_once_when_it_is_no_stream_then_it_is_refused(spark: SparkSession, topic_name: str) -> None:
+    sink = KafkaSink({"bootstrap.servers": "127.0.0.1:1", "exactly.once.id": topic_name}, topic="orders")
+    frame = spark.createDataFrame([("a",)], "value string")
+    with pytest.raises(ConfigError, match=r"exactly\.once\.id: write\(\) cannot be exactly once"):
+        sink.write(frame)
+    with pytest.raises(ConfigError, match="foreach cannot be exactly once"):
+        sink.foreach_writer(frame.schema)
+    with pytest.raises(Exception, match="foreachPartition cannot be exactly once"):
+        frame.foreachPartition(pickle.loads(pickle.dumps(sink)))
+    if hasattr(spark, "dataSource"):
+        with pytest.raises(Exception, match="a batch cannot be exactly once"):
+            frame.write.format("pyproducer").mode("append").option("bootstrap.servers", "127.0.0.1:1").option(
+                "topic", "orders").option("exactly.once.id", topic_name).save()
