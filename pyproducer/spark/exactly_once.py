@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import marshal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 ID, TOPIC, ON_LOST, START = "exactly.once.id", "exactly.once.topic", "exactly.once.on.lost", "exactly.once.start"
 _CHOICES = {ON_LOST: ("rewrite", "fail"), START: ("strict", "current")}
 _DIGESTED = ("key", "value", "topic")
+_WITHOUT_REFERENCES = 2  # from version 3 on the bytes depend on which objects are the same ones
 
 Told = tuple[TaskNumbers, "TaskOutcome"]
 Send = Callable[[Iterable[Any], "Lent"], TaskNumbers]
@@ -228,6 +230,8 @@ def digest_of_batch(batch: Any, digest: RowsDigest) -> RowsDigest:
 
 
 def digest_of_row(row: Any, digest: RowsDigest) -> RowsDigest:
-    """Add a row to a digest. Bytes are bytearray on Spark 4.0, bytes from 4.1 on."""
-    cells = [bytes(cell) if isinstance(cell, bytearray) else cell for cell in row]
-    return digest.plus(repr(cells).encode())
+    """Add a row to a digest; to marshal a bytearray, which Spark 4.0 has for binary columns, is bytes, too."""
+    try:
+        return digest.plus(marshal.dumps(tuple(row), _WITHOUT_REFERENCES))
+    except ValueError:  # headers, timestamps
+        return digest.plus(repr(row).encode())

@@ -24,6 +24,7 @@ class PendingCall:
     Attributes:
         call: Its name.
         binds: The transactional id that init_transactions() asks for.
+        leaves_prepared: Whether init_transactions() asks for the id whose transaction is prepared.
         gives_up: The prepare_transaction() in whose place an abort came.
         is_ended: Whether the transaction is ended, so that nothing that comes later can make the call fail.
         is_left: Whether its caller is gone and has no place to learn the outcome, as a block that is over: then nobody
@@ -34,12 +35,13 @@ class PendingCall:
     """
 
     __slots__ = ("_outcomes", "binds", "call", "gives_up", "is_ended", "is_left", "is_told",
-                 "waiters")
+                 "leaves_prepared", "waiters")
 
     def __init__(self, call: str, make_cell: Callable[[], Cell], binds: str = "",
                  gives_up: PendingCall | None = None) -> None:
         self.call: str = call
         self.binds: str = binds
+        self.leaves_prepared: bool = False
         self.gives_up: PendingCall | None = gives_up
         self.is_ended: bool = False
         self.is_left: bool = False

@@ -4,6 +4,7 @@
     INITIALIZE        INITIAL.  -             INITIALIZING  -            INITIALIZING  -             -         -
     INITIALIZED       -         READY         -             -            -             -             -         -
     REFUSED           -         UNINITIAL.    -             -            -             -             -         -
+    STILL_OPEN        -         PREPARED      -             -            -             -             -         -
     BEGIN             -         -             IN_TRANS.     -            -             -             -         -
     PREPARE           -         -             -             PREPARED     -             -             -         -
     COMMIT            -         -             -             COMMITTING   COMMITTING    -             -         -
@@ -16,7 +17,8 @@
 Road:    KafkaProducer, requests of the client's own -> [states] -> what may be sent
 Thread:  constants and pure functions.
 Source:  Java TransactionManager.State (4.1). Differs from Java: PREPARED (KIP-939 calls it PREPARED_TRANSACTION) is
-         left by another id, too, and READY by any; an initialization that is refused leads back to UNINITIALIZED.
+         left by an initialization, too, unless it is of the same id and what is prepared with it is open; and so is
+         READY; an initialization that is refused leads back to UNINITIALIZED.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ class TransactionEvent(enum.Enum):
     INITIALIZE = "init_transactions() is called"
     INITIALIZED = "a producer id and an epoch come"
     REFUSED = "the coordinator gives none"
+    STILL_OPEN = "what was prepared with the id is not ended"
     BEGIN = "begin_transaction() is called"
     PREPARE = "prepare_transaction() is called"
     COMMIT = "commit_transaction() is called"
@@ -70,6 +73,7 @@ TRANSITIONS: Mapping[tuple[TransactionState, TransactionEvent], TransactionState
     (_S.PREPARED, _E.INITIALIZE): _S.INITIALIZING,
     (_S.INITIALIZING, _E.INITIALIZED): _S.READY,
     (_S.INITIALIZING, _E.REFUSED): _S.UNINITIALIZED,
+    (_S.INITIALIZING, _E.STILL_OPEN): _S.PREPARED,
     (_S.READY, _E.BEGIN): _S.IN_TRANSACTION,
     (_S.IN_TRANSACTION, _E.PREPARE): _S.PREPARED,
     (_S.IN_TRANSACTION, _E.COMMIT): _S.COMMITTING,

@@ -273,12 +273,9 @@ class Transactions:
             if pending is not None and not pending.is_set:
                 raise IllegalStateError(f"init_transactions() with transactional.id {pending.binds!r} was left before "
                                         f"it had ended, and goes on: call that again before {binds!r}")
-            state = self._position[0]
-            if state is _S.PREPARED and binds == self.transactional_id:
-                raise IllegalStateError(
-                    f"init_transactions() would abort the prepared transaction of {binds!r}: end it first by "
-                    "commit_transaction() or abort_transaction(), also where a TransactionCompleter did so elsewhere")
-            self._begin_call(_E.INITIALIZE, pending := PendingCall(call, self._locks.cell, binds))
+            pending = PendingCall(call, self._locks.cell, binds)
+            pending.leaves_prepared = self._position[0] is _S.PREPARED and binds == self.transactional_id
+            self._begin_call(_E.INITIALIZE, pending)
         self._tell()
         return pending
 
@@ -419,12 +416,16 @@ class Transactions:
     def on_refused(self, error: KafkaError) -> None:
         """The coordinator gives no producer id to who asked for one first; it may be asked again.
 
+        What is prepared with the same id, and not known to be ended, stays so.
+
         Nodes are refused one by one, and whoever asked may have been told of the first, or have an id by then.
         """
         with self._lock:
-            if self._position[0] is not _S.INITIALIZING:
+            state, pending = self._position
+            if state is not _S.INITIALIZING:
                 return
-            pending = self._move(_E.REFUSED)
+            is_kept = pending is not None and pending.leaves_prepared and pending.binds in self.prepared
+            self._move(_E.STILL_OPEN if is_kept else _E.REFUSED)
         self._tell(pending, error)
 
     def on_all_sent(self, prepared: PreparedTransaction) -> None:

@@ -116,7 +116,7 @@ def test_prepared_transaction_when_it_is_ended_elsewhere_then_its_producer_goes_
     with connect(broker) as producer, completer_of(broker) as completer:
         prepared = prepare(producer)
         assert completer.commit(prepared) is COMMITTED
-        for call in (producer.begin_transaction, producer.init_transactions, lambda: producer.send("orders", b"no")):
+        for call in (producer.begin_transaction, lambda: producer.send("orders", b"no")):
             with pytest.raises(IllegalStateError, match="prepared transaction"):
                 call()
         producer.commit_transaction()
@@ -127,6 +127,25 @@ def test_prepared_transaction_when_it_is_ended_elsewhere_then_its_producer_goes_
         assert completer.abort(prepared) is UNDECIDABLE
         producer.abort_transaction()
     assert committed(broker) == [b"1"]
+
+
+@LEVELS
+def test_prepared_transaction_when_it_is_ended_elsewhere_then_its_producer_initialises_the_same_id_again(
+        start_broker: StartBroker, level: int) -> None:
+    broker = start_broker(topics={"orders": 1}, config={"transaction.version": level})
+    with connect(broker) as producer, completer_of(broker) as completer:
+        for number in range(3):
+            prepared = prepare(producer, b"%d" % number)
+            with pytest.raises(IllegalStateError, match="which is still open: end it first"):
+                producer.init_transactions()
+            assert completer.commit(prepared) is COMMITTED
+            producer.init_transactions()
+        assert completer.commit(prepared) is UNDECIDABLE
+        prepare(producer, b"3")
+        with pytest.raises(IllegalStateError):
+            producer.init_transactions()
+        producer.commit_transaction()
+    assert committed(broker) == [b"0", b"1", b"2", b"3"]
 
 
 def test_prepared_transaction_when_its_producer_binds_other_ids_then_the_first_is_bound_again_once_it_has_ended(

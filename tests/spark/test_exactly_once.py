@@ -84,14 +84,17 @@ def test_stream_when_spark_repeats_micro_batches_then_their_rows_are_there_once(
     assert stream.seen() == ALL
 
 
+@ROADS
 def test_stream_when_the_commit_fails_behind_the_decision_then_the_next_start_finishes_it(
-        spark: SparkSession, embedded: Any, topic_name: str, tmp_path: Path) -> None:
-    """Spark calls abort() then, which must not abort what is decided."""
-    stream = Stream(spark, embedded, topic_name, tmp_path, "data source")
+        spark: SparkSession, embedded: Any, topic_name: str, tmp_path: Path, road: str) -> None:
+    """Spark calls abort() then, which must not abort what is decided; what timed out is written again."""
+    stream = Stream(spark, embedded, topic_name, tmp_path, road)
     fault = embedded.faults.on("EndTxn", after=1, times=1).error("INVALID_PRODUCER_EPOCH")
     failed = stream.start()
     assert fault.count == 1
     assert "is decided, and could not be committed everywhere" in failed
+    embedded.clock.advance(minutes=16)
+    assert sum(stream.seen().values()) < 5
     assert stream.start() == ""
     assert stream.seen() == ALL
 

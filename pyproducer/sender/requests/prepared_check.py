@@ -70,7 +70,8 @@ class PreparedCheck(OwnRequest):
                     row["producer_id"], row["producer_epoch"]) == (prepared.producer_id, prepared.epoch):
                 self._transactions.on_refused(IllegalStateError(
                     "init_transactions() would abort the transaction that this producer prepared with transactional.id "
-                    f"{prepared.transactional_id!r}, and which is still open: end it first by a TransactionCompleter"))
+                    f"{prepared.transactional_id!r}, and which is still open: end it first by a TransactionCompleter, "
+                    "or while this producer is bound to it by commit_transaction() or abort_transaction()"))
             else:
                 self._transactions.prepared.pop(prepared.transactional_id, None)
             return Reaction.DONE

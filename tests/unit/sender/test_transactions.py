@@ -1173,11 +1173,34 @@ def test_empty_prepared_transaction_when_it_is_ended_then_its_epoch_is_asked_for
     assert (pending.is_set, pending.error, producer.state) == (True, None, READY)
 
 
-def test_init_when_a_transaction_is_prepared_with_that_id_then_it_is_refused_and_another_is_bound() -> None:
+@pytest.mark.parametrize("transactional_id", [None, "shop"])
+@pytest.mark.parametrize("is_open", [True, False])
+def test_init_when_a_transaction_is_prepared_with_that_id_then_it_is_kept_unless_somebody_else_has_ended_it(
+        transactional_id: str | None, is_open: bool) -> None:
+    """A task of a stream, whose transactions a driver ends, had to make another producer for the next one."""
     producer = prepared(in_transaction())
-    for transactional_id in (None, "shop"):
-        with pytest.raises(IllegalStateError, match="would abort the prepared transaction of 'shop'"):
-            producer.tx.initialize(transactional_id)
+    pending = producer.tx.initialize(transactional_id)
+    producer.turn()
+    assert producer.client.body_of(producer.own) == {"transactional_ids": ["shop"]}
+    producer.client.answer({"throttle_time_ms": 0, "transaction_states": [
+        {"error_code": 0, "transactional_id": "shop", "transaction_state": "Ongoing" if is_open else "CompleteCommit",
+         "producer_id": 7, "producer_epoch": 0, "topics": []}]})
+    if not is_open:
+        producer.turn()
+        producer.answer_own(INIT, producer_epoch=5)
+        assert (pending.error, producer.state) == (None, READY)
+        return
+    assert isinstance(pending.error, IllegalStateError)
+    assert producer.state is TransactionState.PREPARED
+    pending.is_told = True
+    pending = producer.tx.commit()
+    producer.turn()
+    producer.answer_own(END, producer_id=7, producer_epoch=1)
+    assert (pending.error, producer.state) == (None, READY)
+
+
+def test_init_when_a_transaction_is_prepared_then_another_id_is_bound() -> None:
+    producer = prepared(in_transaction())
     pending = producer.tx.initialize("other")
     producer.turn()
     producer.answer_own(FIND)
