@@ -162,7 +162,7 @@ class FinaleOfTransactions:
         told.end = "unknown"
         self._caller.send_to(told, *self._places[0])
         prepared = producer.prepare_transaction()
-        self._expect_refusal(key, "the prepared transaction")
+        self._expect_refusal(key, "which is still open")
         producer.init_transactions(ANOTHER_ID)
         self._expect_refusal(key, "which is still open")
         with make_completer() as completer:

@@ -366,7 +366,7 @@ class TransactionalCaller:
             self.producer.begin_transaction()
         except IllegalStateError as error:
             self._workload.judged["another call"] += 1
-            if f"{name}() timed out" not in str(error):
+            if f"{name}() was left before it had ended" not in str(error):
                 self.complaints.append(f"begin_transaction() behind {name}(), which timed out, raised {error!r}")
         except (FatalProducerError, AbortableTransactionError):
             pass  # it has failed since
