@@ -205,7 +205,10 @@ def draw(plan: Plan) -> Parameters:
         rates.update(error_after=6 * chance.random(), error_before=4 * chance.random())
     if chance.random() < 0.25:
         # The brokers ask who is there, most of them again and again.
-        listener = ModelListener(session_lifetime_ms=choice((0, 1100, 2500, 5000, 20_000)))
+        lifetime_ms = choice((0, 1100, 2500, 5000, 20_000))
+        if lifetime_ms and window_bytes < 1_000_000:  # else a request takes longer than a session, again and again
+            lifetime_ms = max(lifetime_ms, 5000)
+        listener = ModelListener(session_lifetime_ms=lifetime_ms)
         parameters = replace(parameters, listener=listener, authenticate_version=choice((0, 1, 2, 2)))
         rates.update((kind, chance.random() * weight) for kind in LOGIN_FAULTS if chance.random() < share)
         props.update({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": (
