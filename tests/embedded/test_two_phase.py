@@ -212,13 +212,13 @@ def test_batch_when_it_has_no_rows_then_numbers_go_on(start: StartQuery) -> None
 
 def test_decision_when_it_is_longer_than_one_metadata_then_it_is_kept_in_several_and_repaired_by_them(
         start: StartQuery) -> None:
-    query = start(tasks=220, rows=1)
+    query = start(tasks=190, rows=1)
     query.run(0, dies_at=ONE_IS_COMMITTED)
     last = query.driver().last_decision()
     assert last is not None
     assert len(last.texts()) > 1
     assert max(map(len, last.texts())) <= METADATA_BYTES
-    assert [task.number for task in last.tasks] == list(range(220))
+    assert [task.number for task in last.tasks] == list(range(190))
     query.run(1)
     query.check()
 

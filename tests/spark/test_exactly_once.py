@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROADS = pytest.mark.parametrize("road", ["data source", "foreach_batch"])
+ONE_ROAD = pytest.mark.parametrize("road", ["data source", pytest.param("foreach_batch", marks=pytest.mark.soak)])
 
 
 class Stream:
@@ -84,7 +85,7 @@ def test_stream_when_spark_repeats_micro_batches_then_their_rows_are_there_once(
     assert stream.seen() == ALL
 
 
-@ROADS
+@ONE_ROAD
 def test_stream_when_the_commit_fails_behind_the_decision_then_the_next_start_finishes_it(
         spark: SparkSession, embedded: Any, topic_name: str, tmp_path: Path, road: str) -> None:
     """Spark calls abort() then, which must not abort what is decided; what timed out is written again."""
@@ -99,7 +100,7 @@ def test_stream_when_the_commit_fails_behind_the_decision_then_the_next_start_fi
     assert stream.seen() == ALL
 
 
-@ROADS
+@ONE_ROAD
 def test_stream_when_a_task_fails_then_nothing_of_its_micro_batch_is_seen_until_it_is_repeated(
         spark: SparkSession, embedded: Any, topic_name: str, tmp_path: Path, road: str) -> None:
     from pyspark.sql import functions as f

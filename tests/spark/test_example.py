@@ -19,3 +19,9 @@ def test_spark_columns_example_stores_its_rows_by_three_roads() -> None:
     assert "27000 rows stored in orders\n" in told
     assert "3000 rows stored in orders-ch" in told
     assert "the last micro-batch: micro-batch 0: 10000 rows stored by" in told
+
+
+@pytest.mark.soak  # a Spark of its own
+def test_spark_exactly_once_example_has_each_row_once() -> None:
+    told = run_example("examples.spark_exactly_once", warnings_are_errors=False)
+    assert "3000 rows seen, 3000 of them different" in told
