@@ -31,7 +31,7 @@ OF_BOTH_TWINS := tests/unit tests/property tests/contract tests/embedded tests/s
 # nothing of them; and what a producer decides behind them (codes, logins, names, numbers of a producer id).
 # tests/README.md has the table.
 OF_ONE_TWIN := $(addprefix --ignore=,tests/unit/broker tests/unit/cli tests/unit/protocol tests/unit/spark \
-	tests/unit/client tests/unit/transaction tests/unit/producer/config tests/unit/network/sasl \
+	tests/unit/client tests/unit/transaction tests/unit/twophase tests/unit/producer/config tests/unit/network/sasl \
 	tests/unit/network/test_key_store.py tests/unit/network/test_ssl_context.py \
 	$(addprefix tests/unit/test_,contributing.py design.py model_broker.py mutants.py museum.py near.py readme.py skips.py type_checkers.py) \
 	tests/property/test_protocol.py tests/contract/test_produce_codes.py \
@@ -41,7 +41,7 @@ OF_ONE_TWIN := $(addprefix --ignore=,tests/unit/broker tests/unit/cli tests/unit
 	group_timing.py idle.py kill.py leadership.py logins.py makefile.py malformed_frames.py model_cluster.py \
 	network_layer.py placement.py prepared_transactions.py producer_faults.py programs.py pytest_plugin.py read_topic.py release.py \
 	sasl_listener.py sasl_producer.py scripted_broker.py several_brokers.py slow_names.py throttle.py tls_errors.py tls_listener.py \
-	transactions.py users.py))
+	transactions.py two_phase.py users.py))
 ON_THE_TEXT := PYPRODUCER_IMPL=python PYPRODUCER_TEST_CLUSTERS=embedded
 ELSEWHERE := .cache/elsewhere.log
 

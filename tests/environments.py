@@ -52,8 +52,8 @@ PYTHONS_TESTS = ("tests/unit", "tests/contract", NO_CODES,
                      "type_checkers")))
 # The Python half of Spark 4.0 leaves sockets for the garbage collector to close.
 SPARK_TESTS = ("tests/spark", "tests/unit/spark", "-W", "ignore::ResourceWarning")
-SPARK_3_5_TESTS = (*(f"tests/spark/test_{name}.py" for name in ("write", "sink", "connector")), "tests/unit/spark",
-                   "-W", "ignore::ResourceWarning", "-W", "ignore::DeprecationWarning")
+SPARK_3_5_TESTS = (*(f"tests/spark/test_{name}.py" for name in ("write", "sink", "connector", "exactly_once")),
+                   "tests/unit/spark", "-W", "ignore::ResourceWarning", "-W", "ignore::DeprecationWarning")
 CONNECT_TESTS = ("tests/spark/test_connect.py",)
 OLDEST_MINOR = 10
 OLDEST_FREE_THREADED_MINOR = 13

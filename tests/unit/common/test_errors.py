@@ -29,11 +29,11 @@ def _make(cls):
     return cls("what happened")
 
 
-# pyproducer.spark has a small tree of its own (tests/unit/spark/test_errors.py), there only once it is imported, and so
-# has the embedded broker; that is of who starts it.
+# pyproducer.spark and pyproducer.twophase have small trees of their own (test_errors.py in tests/unit/spark and
+# tests/unit/twophase), there only once they are imported, and so has the embedded broker; that is of who starts it.
 OURS = [cls for cls in _subclasses(errors.KafkaError)
-        if cls.__module__.startswith("pyproducer.") and not cls.__module__.startswith(("pyproducer.spark",
-                                                                                       "pyproducer.broker"))]
+        if cls.__module__.startswith("pyproducer.") and not cls.__module__.startswith((
+            "pyproducer.spark", "pyproducer.twophase", "pyproducer.broker"))]
 
 
 @pytest.mark.parametrize("cls", OURS, ids=lambda cls: cls.__name__)
