@@ -539,7 +539,7 @@ class RecordAccumulator:
                 continue
             with partition.lock:
                 first.seal()
-            batch_bytes = first.size_bytes
+            batch_bytes, is_new = first.size_bytes, first.encoded is None
             if drained and size_bytes + batch_bytes > max_size_bytes:  # callers appended until it was sealed
                 self._drain_start[node_id] = partition.number
                 return drained, True
@@ -551,7 +551,8 @@ class RecordAccumulator:
                     now_ms, first.record_count, "%s could not compress %d record(s) for %s, which go out "
                     "uncompressed: %r", compressor.name, first.record_count, partition.topic_partition, cause)
                 first.close(_UNCOMPRESSED)
-            partition.on_compressed(first.size_bytes / batch_bytes)
+            if is_new:  # a retry was compressed before
+                partition.on_compressed(first.size_bytes / batch_bytes)
             if sequence is not None:
                 sequence.on_drained(first, now_ms, timestamp_ms - first.open.max_timestamp)
             first.write_header()

@@ -86,6 +86,17 @@ def test_batch_when_one_was_compressed_badly_then_the_next_does_not_grow() -> No
     assert counts(fill(setup, 7)) == [2, 2, 2, 1]
 
 
+def test_batch_when_one_is_sent_again_then_what_is_estimated_of_the_next_stays() -> None:
+    """A retry, which was compressed before, was taken for a batch that could not be compressed at all."""
+    setup = compressing(largest_uncompressed_bytes=800)
+    setup.append(value=b"v" * 2000)
+    ((batch,),) = setup.drain().values()
+    setup.accumulator.reenqueue(batch, setup.clock.now_ms())
+    setup.clock.advance(100)
+    complete(setup)
+    assert counts(fill(setup, 2 + 12 + 1)) == [2, 12, 1]
+
+
 def test_batch_when_those_before_it_are_on_their_way_then_it_is_closed_at_batch_size() -> None:
     setup = Setup(largest_batch_bytes=800)
     fill(setup, 2)
