@@ -7,6 +7,8 @@ Source:  Java KafkaProducer.partition (4.1).
 
 from __future__ import annotations
 
+import operator
+import reprlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -103,11 +105,11 @@ class Partitioning:
 
     def _checked(self, partition: Any, topic: str, count: int) -> int:
         try:
-            index = partition.__index__()
-        except AttributeError:
-            raise PartitionerError(f"The partitioner {self.partitioner!r} gave {partition!r} for topic {topic!r}: it "
-                                   "must give an int") from None
+            index = operator.index(partition)
+        except Exception as raised:  # no number, or what only looks like one, as an array
+            raise PartitionerError(f"The partitioner {self.partitioner!r} gave {reprlib.repr(partition)} for topic "
+                                   f"{topic!r}: it must give an int") from raised
         if not 0 <= index < count:
             raise PartitionerError(f"The partitioner {self.partitioner!r} gave partition {index} for topic {topic!r}: "
                                    f"the topic has {count} partitions, so it must be from 0 to {count - 1}")
-        return int(index)
+        return index

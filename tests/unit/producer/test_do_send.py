@@ -88,11 +88,22 @@ FULL = {"buffer.memory": 20_000, "batch.size": 20_000}
 
 # Partitions ----------------------------------------------------------------------------------------------------------
 
+class Raising:
+    """Looks like a number, as an array of several does, which is none; and its text cannot be had."""
+
+    def __index__(self) -> int:
+        raise TypeError("only integer scalar arrays can be converted to a scalar index")
+
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
+
+
 @SENDS
 @pytest.mark.parametrize(("given", "words"), [
     (2, "gave partition 2 for topic 't': the topic has 2 partitions, so it must be from 0 to 1"),
     (-1, "gave partition -1"), (2**40, f"gave partition {2**40}"),
-    ("1", "gave '1'"), (1.0, "gave 1.0"), (None, "gave None"),
+    ("1", "gave '1'"), (1.0, "gave 1.0"), (None, "gave None"), (int, "gave <class 'int'>"),
+    (Raising(), "gave <Raising instance at "),
 ])
 def test_send_when_the_partitioner_gives_no_partition_of_the_topic_then_refused_and_nothing_is_kept(
         facades: Facades, send: Send, given: object, words: str) -> None:
