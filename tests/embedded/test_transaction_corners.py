@@ -603,6 +603,30 @@ def test_begin_when_the_abort_of_a_block_has_ended_since_then_nobody_has_to_call
     producer.flush(raise_on_error=True)  # what was aborted is nobody's concern
 
 
+def test_call_when_the_block_that_left_it_is_over_then_who_repeats_it_gets_its_outcome_early_or_late(
+        start_broker: StartBroker, connect: Connect) -> None:
+    """Once it had ended, the call that waited for it before was refused: begin_transaction() comes first."""
+    broker = start_broker(topics={"orders": 1})
+    producer = connect(broker, max_block_ms=300)
+    repeated(lambda: producer.partitions_for("orders"))
+    held = broker.faults.on("EndTxn", times=None).hold()
+    with pytest.raises(ZeroDivisionError):
+        leave_block(producer)
+    with pytest.raises(KafkaTimeoutError):
+        producer.abort_transaction()
+    held.remove()
+    transactions = producer._runtime.transaction_calls._transactions
+    assert transactions is not None
+    give_up_s = time.monotonic() + GIVE_UP_S
+    while transactions.left is None or not transactions.left.is_set:
+        assert time.monotonic() < give_up_s
+        time.sleep(0.005)
+    producer.abort_transaction()
+    with pytest.raises(IllegalStateError, match=r"begin_transaction\(\) comes first"):
+        producer.abort_transaction()
+    producer.flush(raise_on_error=True)
+
+
 def test_block_when_its_task_was_cancelled_and_its_commit_outlasts_max_block_ms_then_the_next_waits_for_that(
         start_broker: StartBroker) -> None:
     """Nobody had a place to call commit_transaction() again, and each later block was refused."""
