@@ -238,7 +238,7 @@ class CoordinatorClient:
         groups = list(offsets)
         whose = {"transactional_id": transactional_id, "producer_id": producer.producer_id,
                  "producer_epoch": producer.epoch}
-        if not _is_v2(self._any_connection()):
+        if not _is_v2(self._repeated(self._any_connection, self._deadline_ms())):
             answers = self._ask_each(
                 TRANSACTION, [transactional_id] * len(groups), ApiKeys.ADD_OFFSETS_TO_TXN,
                 [partial(lambda group, _version: {**whose, "group_id": group}, group) for group in groups],

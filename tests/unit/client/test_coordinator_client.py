@@ -14,6 +14,8 @@ from pyproducer.client.blocking_client import BlockingClient
 from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest
 from pyproducer.client.resolver import ResolvedAddress
 from pyproducer.common.clock import Clock, SystemClock
+from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.consumer_offsets import OffsetAndMetadata
 from pyproducer.common.errors import (
     CorrelationIdMismatchError,
     DisconnectedError,
@@ -24,6 +26,7 @@ from pyproducer.common.waiting import Cell
 from pyproducer.network.channel_builder import PlaintextChannelBuilder
 from pyproducer.network.send import NetworkSend
 from pyproducer.protocol.apis import ApiKeys
+from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch
 from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
 from tests.unit.client.mock_selector import Request, encode
@@ -227,6 +230,36 @@ def test_call_when_the_last_question_is_cut_short_then_the_reason_is_what_was_an
         coordinators = CoordinatorClient(client, [("127.0.0.1", server.port)], timeout_s=1, clock=clock)
         with pytest.raises(KafkaTimeoutError, match="COORDINATOR_NOT_AVAILABLE"):
             coordinators.describe_transactions([ID])
+
+
+def test_commit_offsets_when_its_connection_has_ended_since_the_call_before_then_another_one_is_made() -> None:
+    """It had what was left of the time of the call before, nothing perhaps, and one attempt: a driver whose broker was
+    started again between two batches was told that the second is not decided.
+    """
+    clock, node, hangs_up = Skipping(), OneNode("", 0), [False]
+    node._cluster.finalized["transaction.version"] = 2
+    node._cluster.versions.update({ApiKeys.TXN_OFFSET_COMMIT: (0, 5)})
+
+    def answer(request: Request) -> object:
+        if hangs_up[0]:
+            hangs_up[0] = False
+            return CLOSE
+        if request.api_key is ApiKeys.TXN_OFFSET_COMMIT:
+            return {"throttle_time_ms": 0, "topics": [{"name": "t", "partitions": [
+                {"partition_index": 0, "error_code": 0}]}]}
+        return node(request)
+
+    with TinyServer(answer) as server, blocking_client(clock) as client:
+        node.port = server.port
+        coordinators = CoordinatorClient(client, [("127.0.0.1", server.port)], timeout_s=GIVE_UP_S, clock=clock)
+        coordinators.describe_transactions([ID])
+        hangs_up[0] = True
+        with pytest.raises(DisconnectedError):
+            client.ask(coordinators._any_connection(), ApiKeys.METADATA, about_brokers)
+        clock.advance(round(2 * GIVE_UP_S * 1000))
+        hangs_up[0] = True
+        coordinators.commit_offsets(ID, ProducerIdAndEpoch(1000, 3), TopicPartition("t", 0),
+                                    {ID: OffsetAndMetadata(7)})
 
 
 def test_call_when_the_first_broker_says_nothing_then_the_second_has_time_left() -> None:
