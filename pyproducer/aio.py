@@ -701,9 +701,10 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         assert inbox is not None
 
         def on_made() -> None:
-            in_order.popleft()
-            if in_order:
-                self._make_next()
+            if in_order and in_order[0] is first:  # else that was told before: Ctrl-C came when its thread had begun
+                in_order.popleft()
+                if in_order:
+                    self._make_next()
 
         def run_first() -> None:
             try:
@@ -711,12 +712,14 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             finally:
                 inbox.put(on_made)
 
-        run, done = in_order[0]  # of a task that was cancelled, it returns at once
+        first = run, done = in_order[0]  # of a task that was cancelled, it returns at once
         try:
             start_daemon(run_first, self._thread_name)
-        except RuntimeError as error:  # no thread can be had
-            inbox.put(partial(_fail, done, error))
+        except BaseException as error:  # no thread can be had, or it is Ctrl-C: those behind it are made all the same
+            inbox.put(partial(_fail, done, error) if isinstance(error, Exception) else done.cancel)
             inbox.put(on_made)
+            if not isinstance(error, Exception):
+                raise
 
     @property
     def _thread_name(self) -> str:

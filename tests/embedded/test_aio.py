@@ -102,6 +102,38 @@ def test_send_batch_when_no_thread_can_be_had_then_it_raises_and_the_next_is_mad
         assert [record.value for record in broker.records("orders")] == [b"b"]
 
 
+@pytest.mark.parametrize("interrupted", [1, 2])
+def test_send_batch_when_ctrl_c_comes_where_its_thread_is_started_then_later_ones_are_made(
+        monkeypatch: pytest.MonkeyPatch, interrupted: int) -> None:
+    """It stayed the first in the line for ever: each later send_batch() of the producer hung."""
+    started: list[str] = []
+    start = aio.start_daemon
+
+    def interrupt(run: Any, name: str) -> None:
+        started.append(name)
+        if len(started) == interrupted:
+            raise KeyboardInterrupt
+        start(run, name)
+
+    with EmbeddedBroker(topics={"orders": 1}) as broker, contextlib.closing(asyncio.new_event_loop()) as loop:
+        producer = AsyncKafkaProducer[bytes, bytes]({"bootstrap.servers": broker.bootstrap_servers})
+        monkeypatch.setattr(aio, "start_daemon", interrupt)
+
+        async def call(value: bytes) -> object:
+            return await producer.send_batch("orders", [value])
+
+        first = [loop.create_task(call(b"%d" % number)) for number in range(interrupted)]
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(asyncio.wait(first))
+        with contextlib.suppress(asyncio.CancelledError):
+            loop.run_until_complete(asyncio.wait_for(call(b"later"), GIVE_UP_S))
+        assert not producer._in_order
+        loop.run_until_complete(producer.close())
+        with contextlib.suppress(BaseException):
+            first[-1].result()
+        assert [record.value for record in broker.records("orders")] == [b"0", b"later"][2 - interrupted:]
+
+
 def test_send_batch_when_it_waits_for_others_then_max_block_ms_and_its_transaction_are_those_of_the_call(
         monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind others it would go into whatever transaction is open when they are done."""
