@@ -362,7 +362,13 @@ class CoordinatorClient:
                         self._coordinators.pop((key_type, keys[index]), None)
                     continue
                 for index, answer in zip(indexes, got):  # noqa: B905 - one for each
-                    code = code_of(answer)
+                    try:
+                        code = code_of(answer)
+                    except IndexError:
+                        last, pause_s = RemoteProtocolError(f"{api_key.title}: the answer of {address_text(*address)} "
+                                                            f"leaves {keys[index]!r} out"), _PAUSE_S
+                        self._coordinators.pop((key_type, keys[index]), None)
+                        continue
                     if code in COORDINATOR_MOVED:
                         self._coordinators.pop((key_type, keys[index]), None)
                     elif code not in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNSTABLE_OFFSET_COMMIT):

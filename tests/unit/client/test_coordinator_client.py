@@ -120,6 +120,41 @@ def test_describe_when_there_is_no_coordinator_yet_then_it_is_asked_for_again_af
     assert accepted_count == 2  # who is asked for coordinators, and the coordinator
 
 
+@pytest.mark.parametrize("call", ["describe", "fetch", "commit"])
+def test_call_when_an_answer_leaves_out_what_was_asked_for_then_it_is_asked_for_again(call: str) -> None:
+    """An IndexError came out of it, which nobody expects of a broker: a driver of Spark ended by it."""
+    node, clock, lacks = OneNode("", 0), Skipping(), [True]
+    node._cluster.finalized["transaction.version"] = 2
+    node._cluster.versions.update({ApiKeys.TXN_OFFSET_COMMIT: (0, 5), ApiKeys.OFFSET_FETCH: (0, 9)})
+
+    def answer(request: Request) -> object:
+        if request.api_key in (ApiKeys.API_VERSIONS, ApiKeys.FIND_COORDINATOR):
+            return node(request)
+        rows: dict[ApiKeys, tuple[str, list[Any]]] = {
+            ApiKeys.OFFSET_FETCH: ("groups", [{"group_id": ID, "error_code": 0, "topics": []}]),
+            ApiKeys.TXN_OFFSET_COMMIT: ("topics", [{"name": "t", "partitions": [
+                {"partition_index": 0, "error_code": 0}]}])}
+        if request.api_key is ApiKeys.DESCRIBE_TRANSACTIONS:
+            body = {**node(request)}  # type: ignore[dict-item]  # it is a body
+            name, found = "transaction_states", body["transaction_states"]
+        else:
+            name, found = rows[request.api_key]
+        found, lacks[0] = [] if lacks[0] else found, False
+        return {"throttle_time_ms": 0, name: found}
+
+    with TinyServer(answer) as server, blocking_client(clock) as client:
+        node.port = server.port
+        coordinators = CoordinatorClient(client, [("127.0.0.1", server.port)], timeout_s=GIVE_UP_S, clock=clock)
+        if call == "describe":
+            assert coordinators.describe_transactions([ID])[0].state == "Ongoing"
+        elif call == "fetch":
+            assert coordinators.fetch_offsets([ID], None) == [{}]
+        else:
+            coordinators.commit_offsets(ID, ProducerIdAndEpoch(1000, 3), TopicPartition("t", 0),
+                                        {ID: OffsetAndMetadata(7)})
+    assert not lacks[0]
+
+
 def test_describe_when_the_coordinator_that_is_known_hangs_up_then_it_is_looked_for_anew() -> None:
     """Until the call's time was over the broker was asked that had been the coordinator, and is gone."""
     node, clock, gone = OneNode("", 0), Skipping(), TinyServer(lambda request: CLOSE)
