@@ -156,7 +156,8 @@ class FinaleOfTransactions:
 
     def _prepared_stays(self) -> bool:
         make_completer = self._caller.make_completer
-        if make_completer is None or not self._begin():
+        # A late InitProducerId, of a connection that has ended, would abort it, as it does in Kafka.
+        if make_completer is None or self._faults.late_count or not self._begin():
             return False
         told, producer, key = self._caller.new_transaction(), self._caller.producer, self._caller.transactional_id
         told.end = "unknown"
