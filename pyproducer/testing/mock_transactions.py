@@ -80,9 +80,13 @@ class MockTransactions:
         """See KafkaProducer.init_transactions."""
         state = self._transactional("init_transactions()")
         ensure_transactional_id(transactional_id)
-        if transactional_id in state.prepared:
-            raise IllegalStateError(f"init_transactions() would abort the prepared transaction of {transactional_id!r}")
         pending = state.initialize(transactional_id)
+        prepared = state.prepared.get(pending.binds)
+        if prepared is not None and not prepared.is_empty:
+            state.on_refused(IllegalStateError("init_transactions() would abort the prepared transaction of "
+                                               f"{pending.binds!r}, which is still open"))
+            self._end(pending)
+        state.prepared.pop(pending.binds, None)
         self._epoch += 1
         state.on_initialized()
         self.is_initialized = True

@@ -284,6 +284,24 @@ def test_calls_when_a_kafka_producer_refuses_them_then_the_mock_does_too() -> No
         producer.init_transactions("x")
 
 
+@pytest.mark.parametrize("transactional_id", [None, "shop"])
+def test_init_when_the_prepared_transaction_of_the_id_is_open_then_refused_and_it_can_be_ended(
+        transactional_id: str | None) -> None:
+    """Without an id it was initialised, as no producer is, and what was prepared was gone."""
+    with ready() as mock:
+        mock.begin_transaction()
+        mock.send("orders", b"1")
+        mock.prepare_transaction()
+        with pytest.raises(IllegalStateError, match="would abort the prepared transaction of 'shop'"):
+            mock.init_transactions(transactional_id)
+        mock.commit_transaction()
+        assert values(mock) == [b"1"]
+        mock.begin_transaction()
+        assert mock.prepare_transaction().is_empty
+        mock.init_transactions(transactional_id)  # there is nothing to lose
+        mock.begin_transaction()
+
+
 def test_prepare_when_records_have_keys_then_the_partitions_are_those_that_were_chosen() -> None:
     """They were those that the records named, 0 where they named none."""
     with MockProducer({"transactional.id": "t"}, partitions={"orders": 3}) as mock:
