@@ -11,9 +11,9 @@ Source:  Java Admin's transaction calls (4.1: listTransactions, describeTransact
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -33,6 +33,7 @@ from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import (
     ApiError,
     DisconnectedError,
+    FatalProducerError,
     KafkaError,
     KafkaTimeoutError,
     RemoteProtocolError,
@@ -109,7 +110,7 @@ class EndRequest(NamedTuple):
     commit: bool
 
 
-@contextmanager
+@contextlib.contextmanager
 def coordinators_of(config: Any, *, timeout_s: float, request_timeout_s: float | None = None,
                     clock: Clock) -> Iterator[CoordinatorClient]:
     """Make a client of a producer's settings, and close its connections at the end.
@@ -172,16 +173,43 @@ class CoordinatorClient:
             lambda connection: None if _is_v2(connection) else _LAST_END_TXN_BEFORE_V2)
         return [int(answer.body["error_code"]) for answer in answers]
 
-    def init_producer_id(self, transactional_id: str, timeout_ms: int) -> ProducerIdAndEpoch:
+    def abort_and_fence(self, found: Sequence[TransactionDescription]) -> None:
+        """Abort transactions that are still the very ones that were described, and fence their producers.
+
+        Raises:
+            ApiError: A coordinator refuses.
+            KafkaTimeoutError: Not all was answered in time. Unknown: each may be aborted.
+        """
+        codes = self.end_transactions([EndRequest(each.transactional_id, each.producer_id, each.epoch, False)
+                                       for each in found])
+        if not found or _is_v2(self._any_connection()):
+            return  # the end of a transaction has changed the epoch
+        # Before that its producer could write on, outside of any transaction that a coordinator knows. An id that was
+        # initialised by another one since the end keeps its epoch; only a transaction that this one has begun in these
+        # milliseconds is aborted.
+        for each, code in zip(found, codes):  # noqa: B905 - one for each
+            if not code:
+                with contextlib.suppress(FatalProducerError):
+                    self.init_producer_id(each.transactional_id, max(each.timeout_ms, 1),
+                                          ProducerIdAndEpoch(each.producer_id, each.epoch))
+
+    def init_producer_id(self, transactional_id: str, timeout_ms: int, owner: ProducerIdAndEpoch | None = None
+                         ) -> ProducerIdAndEpoch:
         """Initialise a transactional id: its producer is fenced, and what it has left open is aborted.
+
+        Args:
+            transactional_id: The id.
+            timeout_ms: transaction.timeout.ms of its producer from now on.
+            owner: Whose it must be, unless a transaction is open; None takes any.
 
         Raises:
             ApiError: The coordinator refuses.
             KafkaTimeoutError: Not answered in time. Unknown: the id may be initialised.
         """
+        whose = {} if owner is None else {"producer_id": owner.producer_id, "producer_epoch": owner.epoch}
         (answer,) = self._ask_each(
             TRANSACTION, [transactional_id], ApiKeys.INIT_PRODUCER_ID,
-            [lambda _version: {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}],
+            [lambda _version: {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms, **whose}],
             lambda answer: int(answer.body["error_code"]))
         _ensure_no_error(answer.body["error_code"], "InitProducerId", transactional_id)
         return ProducerIdAndEpoch(answer.body["producer_id"], answer.body["producer_epoch"])

@@ -2,7 +2,7 @@
 
     what was decided last   the batch                what a task does
     nothing                 0                        it writes
-    batch L                 L + 1                    it writes
+    batch L                 L + 1, nothing is lost   it writes
     batch L                 L, nothing is lost       nothing: its rows are there
     batch L                 L, some are lost         it writes its rows again if they are among the lost ones; in any
                                                      case they must be those that were decided
@@ -62,6 +62,7 @@ class Plan:
 
         Raises:
             RefusedBatchError: The batch does not follow what was decided. Nothing was written.
+            LostTransactionsError: Rows of the batch before are lost, and are not written again. Nothing was written.
         """
         self.ensure_follows(batch_id, query_id)
         is_repeated = batch_id == self.last_batch_id
@@ -77,6 +78,7 @@ class Plan:
 
         Raises:
             RefusedBatchError: It may not. Nothing was written.
+            LostTransactionsError: Rows of the batch before are lost, and are not written again. Nothing was written.
         """
         last = self.last
         if last is None:
@@ -93,6 +95,13 @@ class Plan:
                 f"batch {batch_id} of query {query_id}: exactly.once.id {self.prefix!r} is that of query "
                 f"{last.query_id}, which has written up to batch {last.batch_id}. A new checkpoint, or another query, "
                 "needs an id of its own. Nothing was written")
+        if self.lost and batch_id > last.batch_id and not self.adopts:
+            raise LostTransactionsError(
+                f"batch {batch_id} of exactly.once.id {self.prefix!r}: of batch {last.batch_id}, which was decided, "
+                f"the rows of tasks {sorted(self.lost)} are not in the topic: their transactions were aborted before "
+                "they were committed (transaction.timeout.ms), and the query does not repeat it: was the error of "
+                "that batch caught, in foreachBatch for one? To go on without these rows start once with "
+                "exactly.once.start=current. Nothing was written")
         if batch_id < last.batch_id or (batch_id > last.batch_id + 1 and not self.adopts):
             raise RefusedBatchError(
                 f"batch {batch_id} of exactly.once.id {self.prefix!r} does not follow batch {last.batch_id}, the last "

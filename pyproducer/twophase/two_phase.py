@@ -4,7 +4,7 @@
     (tasks)   each prepares a transaction: see task.py
     decide    all of them are open; then the decision: offsets of the driver's groups in a transaction of P.driver
     finish    commit each
-    abort     where a batch failed that is not decided: abort each
+    abort     where a batch failed: abort each that is not decided
 
 Names, for the prefix P, as many as there are tasks whatever happens:
 
@@ -29,7 +29,12 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple
 
-from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest, coordinators_of
+from pyproducer.client.coordinator_client import (
+    CoordinatorClient,
+    EndRequest,
+    TransactionDescription,
+    coordinators_of,
+)
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.consumer_offsets import OffsetAndMetadata
@@ -38,7 +43,7 @@ from pyproducer.common.errors import UNKNOWN, ApiError, ConfigError, KafkaError
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch
 from pyproducer.twophase.decision import DecidedTask, Decision, more_texts
-from pyproducer.twophase.errors import LostTransactionsError, UndecidedError, UnfinishedError
+from pyproducer.twophase.errors import LostTransactionsError, RefusedBatchError, UndecidedError, UnfinishedError
 from pyproducer.twophase.plan import Plan
 from pyproducer.twophase.task import TaskOutcome, task_id
 
@@ -52,6 +57,9 @@ ONGOING = "Ongoing"
 _ENDED_OTHERWISE: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.PRODUCER_FENCED,
                                      ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 _FENCED: Final = _ENDED_OTHERWISE - {ErrorCode.INVALID_TXN_STATE}
+_FINISHED_LATER = "Start again: what is still open is committed then, and what timed out is written again"
+# Not re.escape(), which writes a backslash before spaces, too: brokers have another dialect, and refuse some of that.
+_SPECIAL, _QUOTED = re.compile(r"[\\.+*?()|\[\]{}^$]"), r"\\\g<0>"
 _TAKEN = re.compile(r"\.(driver|[pd][0-9]+)$")
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -110,18 +118,24 @@ class TwoPhase:
         Raises:
             ConfigError: transaction.timeout.ms is above what brokers allow. Not sent.
             LostTransactionsError: With on_lost="fail": decided rows are lost.
+            RefusedBatchError: Another driver has planned meanwhile.
             KafkaError: A broker refuses, or does not answer in time. Nothing of a batch was written.
         """
         driver = self._init(driver_id(self._prefix))
         last = self.last_decision()
-        lost = () if last is None else self._repair(last)
+        gone = [] if last is None else self._commit_again(last)
+        left = self._open()
+        # Whatever is open now, and was so before a look by which nobody has planned since, nobody has decided. What a
+        # newer driver has decided must not be aborted by this one, which may have slept since its first line.
+        self._ensure_newest(driver)
+        self._client().abort_and_fence(left)
+        lost = [] if last is None else self._lost_of(last, gone, driver)
         if lost and self._on_lost == FAIL:
             raise LostTransactionsError(
                 f"batch {0 if last is None else last.batch_id} of exactly.once.id {self._prefix!r} was decided, and "
                 f"{sum(task.row_count for task in lost)} rows of tasks {[task.number for task in lost]} are not in the "
                 "topic: their transactions were aborted before they were committed (transaction.timeout.ms). "
                 "exactly.once.on.lost=rewrite has them written again, as the batch is repeated. Nothing was written")
-        self._sweep()
         return Plan(self._prefix, "" if self._place is None else self._place.topic, driver,
                     last if last is None or lost else last._replace(tasks=()),
                     frozenset(task.number for task in lost), adopts=self._start == CURRENT)
@@ -168,13 +182,14 @@ class TwoPhase:
         """Commit the transactions of a decision; see commit()."""
         if not decision.tasks:
             return
-        not_ended = self._commit_all(decision)
+        what = f"batch {decision.batch_id} of exactly.once.id {self._prefix!r} is decided, and"
+        try:
+            not_ended = self._commit_all(decision)
+        except KafkaError as error:
+            raise UnfinishedError(f"{what} may not be committed everywhere: {error} {_FINISHED_LATER}") from error
         if not_ended:
             names = ", ".join(f"task {task.number}: {ErrorCode.name_of(code)}" for task, code in not_ended)
-            raise UnfinishedError(
-                f"batch {decision.batch_id} of exactly.once.id {self._prefix!r} is decided, and could not be committed "
-                f"everywhere ({names}). Start again: what is still open is committed then, and what timed out is "
-                "written again")
+            raise UnfinishedError(f"{what} could not be committed everywhere ({names}). {_FINISHED_LATER}")
 
     def abort(self, plan: Plan | None, batch_id: int, outcomes: Sequence[TaskOutcome]) -> bool:
         """Abort what the tasks of a batch have prepared or left open, unless it is decided.
@@ -191,19 +206,23 @@ class TwoPhase:
         Raises:
             KafkaError: A broker refuses, or does not answer in time. The next plan() aborts what is left.
         """
-        if plan is not None:
+        driver = self._init(driver_id(self._prefix)) if plan is None else plan.driver
+        # What is aborted below was open before a look by which nobody has planned since: see plan().
+        left = self._open()
+        if plan is None:
+            if not self._is_newest(driver):
+                return False
+        else:
             # First the decision, if it is on its way: from here on it can come no more. Only then it is read.
-            (code,) = self._client().end_transactions([EndRequest(driver_id(self._prefix), *plan.driver, False)])
+            (code,) = self._client().end_transactions([EndRequest(driver_id(self._prefix), *driver, False)])
             if code in _FENCED:
                 return False
         last = self.last_decision()
-        if last is not None and last.batch_id >= batch_id and not (plan and plan.lost and last == plan.last):
-            return False
-        ends = [EndRequest(outcome.prepared.transactional_id, outcome.prepared.producer_id, outcome.prepared.epoch,
-                           False) for outcome in outcomes if outcome.prepared is not None]
-        self._client().end_transactions(ends)
-        self._sweep()
-        return True
+        decided = _transactions_of(self._prefix, last)
+        prepared = [outcome.prepared for outcome in outcomes if outcome.prepared is not None]
+        self._client().end_transactions([EndRequest(*each[:3], False) for each in prepared if each[:3] not in decided])
+        self._client().abort_and_fence([each for each in left if _transaction(each) not in decided])
+        return last is None or last.batch_id < batch_id or bool(plan and plan.lost and last == plan.last)
 
     # ---- what is left
 
@@ -213,14 +232,21 @@ class TwoPhase:
         Raises:
             KafkaError: A broker refuses, or does not answer in time, or what it answers was not written here.
         """
-        (found,) = self._client().fetch_offsets([self._prefix], self._place)
+        (found,) = self._client().fetch_offsets([self._prefix], None)
+        if self._place is not None and self._place not in found:
+            others = sorted(place.topic for place, offset in found.items() if _is_decision(offset.metadata))
+            if others:
+                raise ConfigError("exactly.once.topic", self._place.topic, f"decisions of {self._prefix!r} are kept "
+                                  f"for {', '.join(others)}: name that here as long as the checkpoint lives, whatever "
+                                  "topic the rows go to. Another query needs an id of its own. Nothing was written")
+            return None
         if not found:
             return None
-        if len(found) > 1:
+        if self._place is None and len(found) > 1:
             raise ConfigError("exactly.once.topic", ", ".join(sorted(place.topic for place in found)), "decisions of "
                               f"{self._prefix!r} are kept for more than one topic: name the one that the query has now")
-        ((place, (batch_id, first, _)),) = found.items()
-        self._place = place
+        place = self._place = self._place or next(iter(found))
+        batch_id, first, _ = found[place]
         try:
             more_groups = [f"{self._prefix}.d{number + 1}" for number in range(more_texts(first or ""))]
         except ValueError as error:
@@ -239,45 +265,52 @@ class TwoPhase:
         Raises:
             KafkaError: A broker refuses, or does not answer in time.
         """
-        last = self.last_decision()
-        decided = set() if last is None else {
-            (task_id(self._prefix, task.number), task.producer_id, task.epoch) for task in last.tasks}
-        found = self._client().describe_transactions(self._open_ids())
-        return [Leftover(each.transactional_id, each.start_ms,
-                         (each.transactional_id, each.producer_id, each.epoch) in decided)
-                for each in found if each.state == ONGOING]
+        decided = _transactions_of(self._prefix, self.last_decision())
+        return [Leftover(each.transactional_id, each.start_ms, _transaction(each) in decided) for each in self._open()]
 
     # ---- steps
 
-    def _repair(self, last: Decision) -> list[DecidedTask]:
-        """Commit what was decided; return the tasks whose transactions are gone without having been committed."""
-        lost = []
-        for task, code in self._commit_all(last):
+    def _commit_again(self, last: Decision) -> list[DecidedTask]:
+        """Commit what was decided; return the tasks whose transactions are committed, or gone: nobody knows that."""
+        gone = self._commit_all(last)
+        for task, code in gone:
             if code not in _ENDED_OTHERWISE:
                 raise error_for_code(code, message=f"The transaction of {task_id(self._prefix, task.number)!r}, which "
                                                    "was decided:", api="EndTxn")
-            # Whoever has the id now was not decided, or its marker would be the newer one's. Aborted, the marker of
-            # the last one that was committed is what there is.
-            transactional_id = task_id(self._prefix, task.number)
-            self._init(transactional_id)
-            (found,) = self._client().fetch_offsets([transactional_id], self._place)
-            if all(marker.offset < last.batch_id for marker in found.values()):
-                lost.append(task)
+        return [task for task, _ in gone]
+
+    def _lost_of(self, last: Decision, gone: Sequence[DecidedTask], driver: ProducerIdAndEpoch) -> list[DecidedTask]:
+        """Return which of these have not been committed.
+
+        Where one was, its marker has the batch's number. A higher one is of another life of the id, whose decisions
+        somebody has deleted: the next batch is decided only when all of this one is committed.
+        """
+        found = self._client().fetch_offsets([task_id(self._prefix, task.number) for task in gone], self._place)
+        lost = [task for task, markers in zip(gone, found)  # noqa: B905 - one for each
+                if all(marker.offset != last.batch_id for marker in markers.values())]
         if lost:
+            self._ensure_newest(driver)  # or the markers may be those of a newer one's batches
             log.warning("Batch %d of exactly.once.id %s was decided, and %d rows of tasks %s are not in the topic: "
                         "their transactions timed out before they were committed", last.batch_id, self._prefix,
                         sum(task.row_count for task in lost), [task.number for task in lost])
         return lost
 
-    def _sweep(self) -> None:
-        """Abort what is open, and fence who has it."""
-        for transactional_id in self._open_ids():
-            self._init(transactional_id)
+    def _open(self) -> list[TransactionDescription]:
+        """Return the transactions of tasks that are open."""
+        client = self._client()
+        rows = client.list_transactions(states=[ONGOING], pattern=rf"{_SPECIAL.sub(_QUOTED, self._prefix)}\.p[0-9]+")
+        found = client.describe_transactions([row.transactional_id for row in rows])
+        return [each for each in found if each.state == ONGOING]
 
-    def _open_ids(self) -> list[str]:
-        """Return the ids of tasks that have a transaction open."""
-        rows = self._client().list_transactions(states=[ONGOING], pattern=rf"{re.escape(self._prefix)}\.p[0-9]+")
-        return [row.transactional_id for row in rows]
+    def _is_newest(self, driver: ProducerIdAndEpoch) -> bool:
+        """Whether nobody has planned since a plan's driver was initialised."""
+        (found,) = self._client().describe_transactions([driver_id(self._prefix)])
+        return (found.producer_id, found.epoch) == driver
+
+    def _ensure_newest(self, driver: ProducerIdAndEpoch) -> None:
+        if not self._is_newest(driver):
+            raise RefusedBatchError(f"another driver has begun with exactly.once.id {self._prefix!r} meanwhile: run "
+                                    "one query for each. Nothing was written")
 
     def _commit_all(self, decision: Decision) -> list[tuple[DecidedTask, int]]:
         """Commit each transaction of a decision, again where it was; return those that are not, with the codes."""
@@ -293,7 +326,11 @@ class TwoPhase:
             UndecidedError: A transaction is not open, or is another attempt's.
         """
         prepared = [outcome.prepared for outcome in outcomes if outcome.prepared is not None]
-        found = self._client().describe_transactions([each.transactional_id for each in prepared])
+        try:
+            found = self._client().describe_transactions([each.transactional_id for each in prepared])
+        except KafkaError as error:
+            raise UndecidedError(f"batch {batch_id} of exactly.once.id {self._prefix!r} is not decided: {error} "
+                                 "Nothing of it is visible; start again to repeat it") from error
         gone = [f"{each.transactional_id}: {now.state or ErrorCode.name_of(now.error_code)}, producer id "
                 f"{now.producer_id}, epoch {now.epoch} in place of {each.producer_id}, {each.epoch}"
                 for each, now in zip(prepared, found)  # noqa: B905 - one for each
@@ -385,6 +422,25 @@ def check_prefix(prefix: object) -> None:
         raise ConfigError("exactly.once.id", prefix, "it must not end like what is made of an id: .driver, .p0, .d1")
 
 
+def _transaction(found: TransactionDescription) -> tuple[str, int, int]:
+    return found.transactional_id, found.producer_id, found.epoch
+
+
+def _transactions_of(prefix: str, decision: Decision | None) -> set[tuple[str, int, int]]:
+    return set() if decision is None else {
+        (task_id(prefix, task.number), task.producer_id, task.epoch) for task in decision.tasks}
+
+
+def _is_decision(metadata: str | None) -> bool:
+    try:
+        more_texts(metadata or "")
+    except ValueError:
+        return False
+    return True
+
+
 def _why(error: KafkaError) -> str:
-    is_fenced = isinstance(error, ApiError) and error.code in _FENCED
-    return "Another driver has begun with this id since: run one query for each. " if is_fenced else ""
+    code = error.code if isinstance(error, ApiError) else 0
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return "What is decided is kept as offsets of that partition: exactly.once.topic names a topic that exists. "
+    return "Another driver has begun with this id since: run one query for each. " if code in _FENCED else ""

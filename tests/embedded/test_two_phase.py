@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from pyproducer.broker import EmbeddedBroker
 from pyproducer.cli.main import main
 from pyproducer.common.consumer_offsets import OffsetAndMetadata
 from pyproducer.twophase import (
+    Decision,
     LostTransactionsError,
     RefusedBatchError,
     TwoPhase,
@@ -32,7 +33,7 @@ from tests.support.two_phase_query import (
     Query,
 )
 
-pytest.importorskip("confluent_kafka")
+AdminClient = pytest.importorskip("confluent_kafka.admin").AdminClient
 
 StartBroker = Callable[..., EmbeddedBroker]
 StartQuery = Callable[..., Query]
@@ -133,6 +134,66 @@ def test_driver_when_another_has_planned_then_it_decides_nothing_and_aborts_noth
     query.check()
 
 
+class SleepyDriver(TwoPhase):
+    """A driver that sleeps before a request, while others go on."""
+
+    def sleep_before(self, request: str, number: int, meanwhile: Callable[[], None]) -> None:
+        client: Any = self._client()
+        ask = getattr(client, request)
+        seen: list[str] = []
+
+        def sleep_and_ask(*arguments: Any, **named: Any) -> Any:
+            seen.append(request)
+            if len(seen) == number + 1:
+                meanwhile()
+            return ask(*arguments, **named)
+
+        setattr(client, request, sleep_and_ask)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize(("request_name", "number"), [
+    ("fetch_offsets", 0), ("end_transactions", 0), ("list_transactions", 0), ("describe_transactions", 0),
+    ("describe_transactions", 1), ("abort_and_fence", 0), ("end_transactions", 1)])
+@pytest.mark.parametrize("step", ["plan", "abort", "abort without a plan"])
+def test_driver_when_it_sleeps_until_another_has_decided_then_it_aborts_nothing_of_that(
+        start: StartQuery, level: int, request_name: str, number: int, step: str) -> None:
+    """It had the decision before in hand, listed the newer one's transactions, and aborted rows that were decided."""
+    query = start(max_block_ms=1000, request_timeout_ms=500, delivery_timeout_ms=1000)
+    query.run(0)
+    old, new = SleepyDriver(query.props, "shop", "orders"), query.driver()
+    decided: list[Decision] = []
+
+    def decide() -> None:
+        plan = new.plan()
+        query._producer = None
+        decided.append(new.decide(plan, 1, [query.task(plan, task, 1) for task in range(3)]))
+
+    with old:
+        plan = old.plan() if step == "abort" else None
+        outcomes = [query.task(plan, task, 1) for task in range(3)] if plan else []
+        if plan is None:
+            query.run(1, dies_at=ALL_HAVE_PREPARED)
+        old.sleep_before(request_name, number, decide)
+        with suppress(KafkaError):
+            if step == "plan":
+                old.plan()
+            else:
+                old.abort(plan, 1, outcomes)
+    for decision in decided:
+        new.finish(decision)
+    query.done += len(decided)
+    query.check() if decided else query.run(1)
+
+
+def test_driver_when_another_plans_while_it_does_then_it_is_told_so(start: StartQuery) -> None:
+    query = start()
+    with SleepyDriver(query.props, "shop", "orders") as old, query.driver() as new:
+        old.sleep_before("list_transactions", 0, lambda: [new.plan()].clear())
+        with pytest.raises(RefusedBatchError, match=r"another driver has begun with .*'shop' meanwhile: run one query"):
+            old.plan()
+
+
 def test_driver_when_a_copy_of_a_task_has_fenced_it_then_the_batch_is_not_decided(start: StartQuery) -> None:
     query = start()
     driver = query.driver()
@@ -166,6 +227,18 @@ def test_abort_when_commit_failed_then_what_is_decided_stays_and_the_rest_is_abo
     assert len(other.leftovers()) == (2 if is_decided else 0)
     query.run(1)
     query.check()
+
+
+def test_abort_when_the_batch_is_decided_then_what_no_attempt_has_told_is_aborted_all_the_same(
+        start: StartQuery) -> None:
+    query = start()
+    driver = query.driver()
+    plan = driver.plan()
+    driver.commit(plan, 0, [query.task(plan, task, 0) for task in range(2)])
+    query._producer = None
+    query.task(plan, 2, 0)  # too late
+    assert not query.driver().abort(None, 0, [])
+    assert driver.leftovers() == []
 
 
 def test_task_when_an_attempt_failed_or_was_killed_then_the_next_one_aborts_what_it_left(start: StartQuery) -> None:
@@ -223,6 +296,50 @@ def test_decision_when_it_is_longer_than_one_metadata_then_it_is_kept_in_several
     query.check()
 
 
+def test_query_when_it_goes_on_behind_rows_that_are_lost_then_it_is_stopped(
+        broker: EmbeddedBroker, start: StartQuery) -> None:
+    """Whoever catches the error of a batch in foreachBatch has Spark note it as done: its rows went missing unsaid."""
+    query = start()
+    query.run(0, dies_at=ONE_IS_COMMITTED)
+    broker.clock.advance(minutes=16)
+    query.done = 0
+    with pytest.raises(LostTransactionsError, match=r"of batch 0, which was decided, the rows of tasks \[1, 2\] are "
+                                                    r"not in the topic.*exactly\.once\.start=current\. Nothing"):
+        query.run(1)
+    query.options = {"start": "current"}
+    query.run(1)
+    assert len(query.committed()) == 40
+
+
+def test_query_when_decisions_of_its_id_were_deleted_then_markers_of_that_life_count_for_nothing(
+        broker: EmbeddedBroker, start: StartQuery) -> None:
+    """A task's marker of batch 4 made a new batch 0 pass for committed, and its rows were lost."""
+    query = start()
+    query.run(4)
+    admin = AdminClient({"bootstrap.servers": query.servers})
+    admin.delete_consumer_groups(["shop"])["shop"].result()
+    query.done, query.query_id, query.version = -1, "another", b" of another life"
+    query.run(0, dies_at=DECIDED)
+    broker.clock.advance(minutes=16)
+    assert query.driver().plan().lost == {0, 1, 2}
+    query.run(0)
+    assert len(query.committed()) == 180
+
+
+def test_query_when_its_topic_is_another_one_then_what_is_decided_is_found_and_not_aborted(
+        broker: EmbeddedBroker, start: StartQuery) -> None:
+    """Nothing was known of the new topic, so what was decided was swept, and advice given that lost or doubled it."""
+    broker.create_topic("returns", 3)
+    query = start()
+    query.run(0, dies_at=ONE_IS_COMMITTED)
+    with TwoPhase(query.props, "shop", "returns") as other, pytest.raises(
+            ConfigError, match=r"exactly\.once\.topic: decisions of .* are kept for orders: name that.*id of its own"):
+        other.plan()
+    assert len(query.driver().leftovers()) == 2
+    query.run(1)
+    query.check()
+
+
 @pytest.mark.parametrize(("query_id", "batch_id", "words"), [
     ("3f0c", 0, "the checkpoint was rolled back"), ("3f0c", 3, "does not follow batch 1"),
     ("another", 2, "is that of query 3f0c, which has written up to batch 1"), ("another", 0, "needs an id of its own")])
@@ -271,6 +388,31 @@ def test_commit_when_nobody_answers_then_it_says_that_the_batch_may_be_decided(
     query.check()
 
 
+@pytest.mark.parametrize(("api", "kind", "words"), [
+    ("DescribeTransactions", UndecidedError, "batch 0 of .* is not decided: .*Nothing of it is visible; start again"),
+    ("EndTxn", UnfinishedError, "batch 0 of .* is decided, and may not be committed everywhere: .*Start again")])
+def test_commit_when_nobody_answers_beside_the_decision_then_it_says_what_became_of_the_batch(
+        broker: EmbeddedBroker, start: StartQuery, api: str, kind: type[KafkaError], words: str) -> None:
+    query = start(max_block_ms=1000, request_timeout_ms=500, delivery_timeout_ms=1000)
+    driver = query.driver()
+    plan = driver.plan()
+    outcomes = [query.task(plan, task, 0) for task in range(3)]
+    decided = [driver.decide(plan, 0, outcomes)] if api == "EndTxn" else []
+    fault = broker.faults.on(api, times=None).close("before_apply")
+    with pytest.raises(kind, match=words):
+        driver.finish(decided[0]) if decided else driver.commit(plan, 0, outcomes)
+    fault.remove()
+    query.run(1)
+    query.check()
+
+
+def test_commit_when_the_topic_of_decisions_is_not_there_then_the_option_is_named(start: StartQuery) -> None:
+    with TwoPhase(start().props, "shop", "nowhere") as driver:
+        plan = driver.plan()
+        with pytest.raises(UndecidedError, match=r"nowhere-0.*exactly\.once\.topic names a topic that exists"):
+            driver.commit(plan, 0, [])
+
+
 def test_finish_when_a_transaction_timed_out_behind_the_decision_then_it_says_what_helps(
         broker: EmbeddedBroker, start: StartQuery) -> None:
     query = start()
@@ -316,6 +458,15 @@ def test_plan_when_the_group_is_a_consumers_then_it_says_so(broker: EmbeddedBrok
             producer.send_offsets_to_transaction({("orders", 0): OffsetAndMetadata(5, "mine")}, "readers")
     with pytest.raises(KafkaError, match=r"this is no decision: 'mine'. Is it a consumer's"):
         query.driver().plan()
+
+
+@pytest.mark.parametrize("prefix", ["a b", "a#b-c~d", "a(b|c)*.x", "\xe4\\{0}", "$a&&^[b]", "a\nb"])
+def test_query_when_its_id_has_odd_characters_then_what_it_left_is_found(start: StartQuery, prefix: str) -> None:
+    query = start(prefix=prefix, tasks=2)
+    query.run(0, dies_at=ONE_IS_COMMITTED)
+    query.run(1, dies_at=ALL_HAVE_PREPARED)
+    query.run(1)
+    query.check()
 
 
 def leftovers(broker: EmbeddedBroker, *arguments: str) -> tuple[int, list[str]]:
