@@ -36,6 +36,10 @@ _CHOICES = {ON_LOST: ("rewrite", "fail"), START: ("strict", "current")}
 _DIGESTED = ("key", "value", "topic")
 _WITHOUT_REFERENCES = 2  # from version 3 on the bytes depend on which objects are the same ones
 
+_WRITTEN: dict[tuple[str, str], tuple[str, int]] = {}
+"""On the driver, by brokers and id: the run of a query, and the micro-batch it has committed last. Spark repeats a
+micro-batch in another run only. One entry for each id."""
+
 Told = tuple[TaskNumbers, "TaskOutcome"]
 Send = Callable[[Iterable[Any], "Lent"], TaskNumbers]
 
@@ -107,12 +111,29 @@ def ensure_at_least_once(settings: SinkSettings, how: str) -> None:
                           "use writeStream.format('pyproducer'), or writeStream.foreachBatch(sink.foreach_batch)")
 
 
-def run_batch(settings: SinkSettings, batch_id: int, run: Callable[[Plan], list[Told]]) -> list[TaskNumbers]:
+def run_batch(settings: SinkSettings, batch_id: int, run: Callable[[Plan], list[Told]], *,
+              query_run: str | None = None) -> list[TaskNumbers]:
     """Plan a micro-batch, have its tasks run, and commit it; abort it where that fails. All on the driver.
 
+    Args:
+        settings: Of a sink that has the options.
+        batch_id: Number of the micro-batch.
+        run: Has the tasks run.
+        query_run: Which run of the query calls, where that is known.
+
     Raises:
+        RefusedBatchError: This run of the query has written the micro-batch already: the rows of now would pass for
+            written. Not sent.
         KafkaError: As TwoPhase.plan() and TwoPhase.commit().
     """
+    once = settings.exactly_once
+    this = once and (str(settings.props.get("bootstrap.servers")), once.prefix)
+    if this and query_run is not None and _WRITTEN.get(this) == (query_run, batch_id):
+        from pyproducer.twophase import RefusedBatchError
+
+        raise RefusedBatchError(f"micro-batch {batch_id} was written with {ID} {this[1]!r} before, in this run of the "
+                                "query: call foreach_batch once for each micro-batch, with one DataFrame (union), or "
+                                "give each sink an id of its own. Nothing was written by this call")
     with driver_of(settings) as driver:
         plan = driver.plan()
         told: list[Told] = []
@@ -120,6 +141,8 @@ def run_batch(settings: SinkSettings, batch_id: int, run: Callable[[Plan], list[
             plan.ensure_follows(batch_id)
             told = run(plan)
             driver.commit(plan, batch_id, [outcome for _, outcome in told])
+            if this and query_run is not None:
+                _WRITTEN[this] = query_run, batch_id
         except BaseException:
             abort_batch(driver, plan, batch_id, [outcome for _, outcome in told])
             raise

@@ -8,6 +8,7 @@ Source:  pyspark's SparkContext and traceback_utils (3.5 to 4.3). Nothing here l
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from weakref import WeakSet
 
 _OURS = str(Path(__file__).resolve().parents[1])
 _DESCRIPTION = "spark.job.description"
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -101,6 +103,15 @@ def again_count(context: Any, stages: Iterable[int]) -> int:
     found = [_asked(lambda stage=stage: context.statusTracker().getStageInfo(stage))  # type: ignore[misc]
              for stage in {*stages} if stage >= 0]
     return sum(info.currentAttemptId for info in found if info is not None)
+
+
+def query_run(context: Any) -> str | None:
+    """Return which run of a streaming query calls, on the driver: each start has another id; None where it is not told.
+
+    Spark gives it to the jobs of a run as their group; a group that the user has given them is no UUID.
+    """
+    told = None if context is None else _asked(lambda: context.getLocalProperty("spark.jobGroup.id"))
+    return told if isinstance(told, str) and _UUID.fullmatch(told) else None
 
 
 def _asked(ask: Callable[[], Any]) -> Any:

@@ -33,7 +33,7 @@ from pyproducer.spark.foreach_writer import ForeachWriter
 from pyproducer.spark.pool import Lent, ProducerPool
 from pyproducer.spark.rows import field_names, send_rows
 from pyproducer.spark.schema import check_schema
-from pyproducer.spark.session import active_context, again_count, described, warn_of_copies
+from pyproducer.spark.session import active_context, again_count, described, query_run, warn_of_copies
 from pyproducer.spark.settings import SinkSettings, guarded
 from pyproducer.spark.task_numbers import DeliveredNumbers, TaskNumbers, WriteNumbers, this_task
 from pyproducer.spark.wheels import refuse_wheel
@@ -218,7 +218,8 @@ class KafkaSink:
     def foreach_batch(self, df: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, for `writeStream.foreachBatch(sink.foreach_batch)`.
 
-        With `exactly.once.id` it is exactly once: call it once for each micro-batch, with what depends on it alone.
+        With `exactly.once.id` it is exactly once: call it once for each micro-batch, with what depends on it alone. A
+        second call in the same run of a query is refused (Spark Connect tells no run: there its rows pass for written).
 
         Raises:
             ExactlyOnceError: With `exactly.once.id`: the batch does not follow the last one, or was not committed.
@@ -331,7 +332,8 @@ class KafkaSink:
                        overrules=batch_id is not None):
             if batch_id is not None and self._settings.exactly_once is not None:
                 told = run_batch(self._settings, batch_id, lambda plan: _map_in_arrow(taken, functools.partial(
-                    self._send_record_batches_once, plan=plan, timestamp_name=timestamp_name, batch_id=batch_id)))
+                    self._send_record_batches_once, plan=plan, timestamp_name=timestamp_name, batch_id=batch_id)),
+                                 query_run=query_run(context))
             else:
                 told = _map_in_arrow(taken, functools.partial(self._send_record_batches, timestamp_name=timestamp_name))
         if context is None:  # Spark Connect, which has no accumulators

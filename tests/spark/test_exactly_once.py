@@ -12,6 +12,7 @@ import pytest
 
 from pyproducer import ConfigError
 from pyproducer.spark import KafkaSink
+from pyproducer.twophase import TwoPhase
 from tests.spark.test_write import stream_of
 from tests.support.log_checker import read_committed
 
@@ -125,6 +126,38 @@ def test_stream_when_a_task_fails_then_nothing_of_its_micro_batch_is_seen_until_
     Path(flag).unlink()
     assert stream.start(frame()) == ""
     assert stream.seen() == ALL
+
+
+@ROADS
+def test_stream_when_a_micro_batch_has_no_task_with_rows_then_numbers_go_on(
+        spark: SparkSession, embedded: Any, topic_name: str, tmp_path: Path, road: str) -> None:
+    stream = Stream(spark, embedded, topic_name, tmp_path, road)
+    frame = stream_of(spark, tmp_path / "in")
+    assert stream.start(frame.where("false")) == ""  # an empty relation, which has no partition at all
+    assert stream.seen() == Counter()
+    for _ in range(2):
+        with TwoPhase({"bootstrap.servers": embedded.bootstrap_servers}, topic_name, topic_name) as driver:
+            last = driver.last_decision()
+        assert last is not None
+        assert (last.batch_id, last.tasks) == (1, ())
+        stream.forget(1)
+        assert stream.start(frame.where("false")) == ""
+
+
+def test_foreach_batch_when_it_is_called_twice_for_a_micro_batch_then_it_is_refused(
+        spark: SparkSession, embedded: Any, topic_name: str, tmp_path: Path) -> None:
+    """The second DataFrame passed for a repetition of the first: its rows were lost, and nobody said so."""
+    stream = Stream(spark, embedded, topic_name, tmp_path, "foreach_batch")
+    sinks = [KafkaSink(stream.options, topic=topic_name) for _ in range(2)]
+
+    def write_halves(frame: DataFrame, batch_id: int) -> None:
+        for rest, sink in enumerate(sinks):
+            sink.foreach_batch(frame.where(f"length(value) % 2 = {rest}"), batch_id)
+
+    query = (stream_of(spark, tmp_path / "in").writeStream.trigger(availableNow=True).foreachBatch(write_halves)
+             .option("checkpointLocation", str(tmp_path / "checkpoint")).start())
+    with pytest.raises(Exception, match=r"micro-batch 0 was written with exactly\.once\.id .* before, in this run"):
+        query.awaitTermination()
 
 
 def test_stream_in_update_mode_when_it_is_repeated_then_each_state_is_there_once(
