@@ -13,6 +13,7 @@ Source:  ours. Nothing here loads the two phases, which need a client, before a 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import marshal
@@ -253,8 +254,19 @@ def digest_of_batch(batch: Any, digest: RowsDigest) -> RowsDigest:
 
 
 def digest_of_row(row: Any, digest: RowsDigest) -> RowsDigest:
-    """Add a row to a digest; to marshal a bytearray, which Spark 4.0 has for binary columns, is bytes, too."""
+    """Add a row to a digest: its key, value and topic, or all cells where it has no names.
+
+    Columns that are not sent may be others when a batch is repeated. To marshal a bytearray, which Spark 4.0 has for
+    binary columns, is bytes, too.
+    """
+    names = getattr(row, "__fields__", None)
+    cells = tuple(row) if names is None else tuple([row[place] for place in _digested_places(tuple(names))])
     try:
-        return digest.plus(marshal.dumps(tuple(row), _WITHOUT_REFERENCES))
+        return digest.plus(marshal.dumps(cells, _WITHOUT_REFERENCES))
     except ValueError:  # headers, timestamps
-        return digest.plus(repr(row).encode())
+        return digest.plus(repr(cells).encode())
+
+
+@functools.lru_cache(maxsize=64)  # rows come one by one, and have the same names
+def _digested_places(names: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(names.index(name) for name in _DIGESTED if name in names)
