@@ -169,7 +169,11 @@ def leftovers(exactly_once_id: str, topic: str | None, *, ends: bool, servers: s
     """Look at what a stream that is written exactly once has left open, and end it.
 
     ID is its exactly.once.id. When its query is started again that is done anyway.
-    """
+
+    \b
+    Example:
+      pyproducer txn leftovers -b kafka:9092 orders-stream --end
+    """  # noqa: D301 - click reads the backspace
     from pyproducer.twophase import TwoPhase  # here: the others need less
 
     props = {**props_of(servers, path, properties), "max.block.ms": int(timeout_s * 1000)}

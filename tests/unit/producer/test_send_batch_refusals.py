@@ -16,7 +16,7 @@ import pytest
 from pyproducer import BufferExhaustedError, KafkaError, KafkaTimeoutError, ProducerInterceptor, SerializationError
 from pyproducer.accumulator import batch_future
 from pyproducer.accumulator.batch_future import BatchFuture, RowRange
-from pyproducer.common.errors import IllegalStateError
+from pyproducer.common.errors import IllegalStateError, PartitionerError
 from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
 from tests.unit.producer.facade import CallerWaits, Facade, Facades
@@ -202,7 +202,7 @@ def test_send_batch_when_the_partitioner_fails_for_a_row_then_it_fails_alone_and
     future = facade.producer.send_batch("t", VALUES)
     assert list(told) == [bad_row]
     finish(facade, future)
-    assert [type(error) for error in future.result(0).errors.values()] == [ValueError]
+    assert [type(error) for error in future.result(0).errors.values()] == [PartitionerError]
     assert sorted(told) == list(range(COUNT))
 
 
