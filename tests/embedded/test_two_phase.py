@@ -151,7 +151,7 @@ class SleepyDriver(TwoPhase):
         setattr(client, request, sleep_and_ask)
 
 
-@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("level", [pytest.param(0, marks=pytest.mark.soak), pytest.param(1, marks=pytest.mark.soak), 2])
 @pytest.mark.parametrize(("request_name", "number"), [
     ("fetch_offsets", 0), ("end_transactions", 0), ("list_transactions", 0), ("describe_transactions", 0),
     ("describe_transactions", 1), ("abort_and_fence", 0), ("end_transactions", 1)])
