@@ -132,6 +132,7 @@ class FinaleOfTransactions:
             self._caller.send_to(told, *self._places[0])
             thread = self._caller.start(prepare)
             self._caller.sleep_ms(_SHORT_MS)
+        self._caller.give_up(told)  # it may have been on the wire when they went
         self._caller.call("abort_transaction", producer.abort_transaction, told)
         self._caller.join(thread)
         while self._faults.is_nobody_there:

@@ -175,8 +175,12 @@ class TransactionalCaller:
             return self._live_again()
         finally:
             if told.end != "committed":
-                self._workload.given_up.update(record.value for record in told.records)
+                self.give_up(told)
         return True
+
+    def give_up(self, told: Told) -> None:
+        """Note that no record of a transaction is tried again: it is not to be committed."""
+        self._workload.given_up.update(record.value for record in told.records)
 
     def last(self) -> bool:
         """In a world that is well again a transaction is committed, by this producer or by the next one."""
