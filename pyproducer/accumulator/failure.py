@@ -167,7 +167,7 @@ def _without_past(error: Exception) -> KafkaError:
         return copy.copy(error)
     try:
         text = str(error)
-    except Exception as raised:  # the application's own class, as a partitioner's
+    except Exception as raised:  # of a class of the application's
         text = f"(its text cannot be had: {type(raised).__name__})"
     own = KafkaError(f"{type(error).__name__}: {text}")
     own.outcome = NOT_SENT  # all others are ours

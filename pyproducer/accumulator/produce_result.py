@@ -434,7 +434,7 @@ def own_copy(error: E) -> E:
     """Return a new exception for one caller, so that tracebacks of several threads do not pile up on one object."""
     try:
         own = copy.copy(error)
-    except Exception:  # a partitioner's own class, which cannot be made of its `args`
+    except Exception:  # of a class of the application's, which cannot be made of its `args`
         return error
     if error.__cause__ is not None:
         own.__cause__ = error.__cause__

@@ -26,7 +26,7 @@ from pyproducer.accumulator.buffer_pool import Place
 from pyproducer.accumulator.delivery_tally import DeliveryTally
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.aio import AsyncKafkaProducer
-from pyproducer.broker import EmbeddedBroker
+from pyproducer.broker import EmbeddedBroker, Fault
 from pyproducer.producer.waiting_room import WaitingRoom
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.testing import read_topic
@@ -557,15 +557,21 @@ def leave_block(producer: KafkaProducer) -> None:
         raise ZeroDivisionError
 
 
-def test_block_when_the_abort_of_the_one_before_took_longer_than_max_block_ms_then_it_waits_for_that(
-        start_broker: StartBroker, connect: Connect) -> None:
-    """The block had called abort_transaction(), and its user, who never had, was told for ever to call it again."""
+def leave_an_abort(start_broker: StartBroker, connect: Connect) -> tuple[EmbeddedBroker, KafkaProducer, Fault]:
+    """Leave a block whose abort takes longer than max.block.ms, and goes on as long as EndTxn is held."""
     broker = start_broker(topics={"orders": 1})
     producer = connect(broker, max_block_ms=300)
     repeated(lambda: producer.partitions_for("orders"))
     held = broker.faults.on("EndTxn", times=None).hold()
     with pytest.raises(ZeroDivisionError):
         leave_block(producer)
+    return broker, producer, held
+
+
+def test_block_when_the_abort_of_the_one_before_took_longer_than_max_block_ms_then_it_waits_for_that(
+        start_broker: StartBroker, connect: Connect) -> None:
+    """The block had called abort_transaction(), and its user, who never had, was told for ever to call it again."""
+    broker, producer, held = leave_an_abort(start_broker, connect)
     with pytest.raises(KafkaTimeoutError, match=r"abort_transaction\(\)"), producer.transaction():
         pytest.fail("the one before has not ended")
     held.remove()
@@ -583,12 +589,7 @@ def test_block_when_the_abort_of_the_one_before_took_longer_than_max_block_ms_th
 
 def test_begin_when_the_abort_of_a_block_has_ended_since_then_nobody_has_to_call_it_again(
         start_broker: StartBroker, connect: Connect) -> None:
-    broker = start_broker(topics={"orders": 1})
-    producer = connect(broker, max_block_ms=300)
-    repeated(lambda: producer.partitions_for("orders"))
-    held = broker.faults.on("EndTxn", times=None).hold()
-    with pytest.raises(ZeroDivisionError):
-        leave_block(producer)
+    _broker, producer, held = leave_an_abort(start_broker, connect)
     with pytest.raises(IllegalStateError, match=r"abort_transaction\(\) was left before it had ended, and goes on"):
         producer.begin_transaction()
     held.remove()
@@ -606,12 +607,7 @@ def test_begin_when_the_abort_of_a_block_has_ended_since_then_nobody_has_to_call
 def test_call_when_the_block_that_left_it_is_over_then_who_repeats_it_gets_its_outcome_early_or_late(
         start_broker: StartBroker, connect: Connect) -> None:
     """Once it had ended, the call that waited for it before was refused: begin_transaction() comes first."""
-    broker = start_broker(topics={"orders": 1})
-    producer = connect(broker, max_block_ms=300)
-    repeated(lambda: producer.partitions_for("orders"))
-    held = broker.faults.on("EndTxn", times=None).hold()
-    with pytest.raises(ZeroDivisionError):
-        leave_block(producer)
+    _broker, producer, held = leave_an_abort(start_broker, connect)
     with pytest.raises(KafkaTimeoutError):
         producer.abort_transaction()
     held.remove()
