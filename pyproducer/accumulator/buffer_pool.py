@@ -71,7 +71,7 @@ class _Waiter(NamedTuple):
 
 
 class LoopWaitError(Exception):
-    """There is no memory now, and it is an event loop that asks: a task may wait for it, see aio.py. Never shown.
+    """There is no memory now, and it is an event loop that asks: a task may wait for it. Never shown.
 
     Attributes:
         pool: What has too little.

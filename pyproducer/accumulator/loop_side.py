@@ -1,6 +1,6 @@
 """What a producer knows of the event loop that sends with it: in its thread nothing may wait.
 
-Road:    beside it; aio.py writes, what would wait for memory or an outcome asks.
+Road:    beside it; aio/ writes, what would wait for memory or an outcome asks.
 Thread:  written by the loop's; read by any.
 Source:  ours; Java has no event loops.
 """

@@ -8,7 +8,7 @@
 A request's answer tells of hundreds of records; the loop is woken once for them, and holds itself up for a part of
 them at a time.
 
-Road:    completion -> [inbox] -> tasks that await records; callbacks of aio.py
+Road:    completion -> [inbox] -> tasks that await records; callbacks of aio/
 Thread:  `put` from any; `drain` on the loop's. asyncio is imported by who calls from a running loop only.
 Source:  ours.
 """

@@ -377,7 +377,7 @@ class RecordSender:
         try:
             return self.hand_over(record)
         except LoopWaitError as why:
-            # A future is what the road promises; who sends from a loop, aio.py, knows of this, too.
+            # A future is what the road promises; who sends from a loop, aio/, knows of this, too.
             return cast(FutureRecordMetadata, Postponed(self, why, record))
 
     def _left_ms(self, deadline_ms: int) -> int:

@@ -21,10 +21,10 @@ from pyproducer import (
     ProducerInterceptor,
     ProducerRecord,
     RecordMetadata,
-    aio,
 )
 from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.aio import AsyncKafkaProducer
+from pyproducer.aio import threads as threads_of_tasks
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.producer.do_send import Postponed
 from pyproducer.producer.waiting_room import WaitingRoom
@@ -42,7 +42,7 @@ def test_send_batch_when_its_task_is_cancelled_before_its_thread_begins_then_not
     async def main(broker: EmbeddedBroker) -> None:
         async with AsyncKafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
             with monkeypatch.context() as patch:
-                patch.setattr(aio, "start_daemon", lambda run, _name: threads.append(run))
+                patch.setattr(threads_of_tasks, "start_daemon", lambda run, _name: threads.append(run))
                 task = asyncio.ensure_future(producer.send_batch("orders", [b"a"]))
                 await asyncio.sleep(0)
                 task.cancel()
@@ -66,7 +66,7 @@ def test_send_batch_when_tasks_call_it_at_once_then_each_begins_when_the_one_bef
         async with AsyncKafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
             await producer.partitions_for("orders")
             with monkeypatch.context() as patch:
-                patch.setattr(aio, "start_daemon", lambda run, _name: threads.append(run))
+                patch.setattr(threads_of_tasks, "start_daemon", lambda run, _name: threads.append(run))
                 tasks = [asyncio.ensure_future(producer.send_batch("orders", [b"%d" % number] * 2))
                          for number in range(4)]
                 await asyncio.sleep(0)
@@ -91,7 +91,7 @@ def test_send_batch_when_no_thread_can_be_had_then_it_raises_and_the_next_is_mad
     async def main(broker: EmbeddedBroker) -> None:
         async with AsyncKafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
             with monkeypatch.context() as patch:
-                patch.setattr(aio, "start_daemon", refuse)
+                patch.setattr(threads_of_tasks, "start_daemon", refuse)
                 for outcome in await asyncio.gather(*(producer.send_batch("orders", [b"a"]) for _ in range(3)),
                                                     return_exceptions=True):
                     assert isinstance(outcome, RuntimeError)
@@ -107,7 +107,7 @@ def test_send_batch_when_ctrl_c_comes_where_its_thread_is_started_then_later_one
         monkeypatch: pytest.MonkeyPatch, interrupted: int) -> None:
     """It stayed the first in the line for ever: each later send_batch() of the producer hung."""
     started: list[str] = []
-    start = aio.start_daemon
+    start = threads_of_tasks.start_daemon
 
     def interrupt(run: Any, name: str) -> None:
         started.append(name)
@@ -117,7 +117,7 @@ def test_send_batch_when_ctrl_c_comes_where_its_thread_is_started_then_later_one
 
     with EmbeddedBroker(topics={"orders": 1}) as broker, contextlib.closing(asyncio.new_event_loop()) as loop:
         producer = AsyncKafkaProducer[bytes, bytes]({"bootstrap.servers": broker.bootstrap_servers})
-        monkeypatch.setattr(aio, "start_daemon", interrupt)
+        monkeypatch.setattr(threads_of_tasks, "start_daemon", interrupt)
 
         async def call(value: bytes) -> object:
             return await producer.send_batch("orders", [value])
@@ -127,7 +127,7 @@ def test_send_batch_when_ctrl_c_comes_where_its_thread_is_started_then_later_one
             loop.run_until_complete(asyncio.wait(first))
         with contextlib.suppress(asyncio.CancelledError):
             loop.run_until_complete(asyncio.wait_for(call(b"later"), GIVE_UP_S))
-        assert not producer._in_order
+        assert not producer._threads._in_order
         loop.run_until_complete(producer.close())
         with contextlib.suppress(BaseException):
             first[-1].result()
@@ -145,7 +145,7 @@ def test_send_batch_when_it_waits_for_others_then_max_block_ms_and_its_transacti
             await producer.init_transactions()
             await producer.begin_transaction()
             with monkeypatch.context() as patch:
-                patch.setattr(aio, "start_daemon", lambda run, _name: threads.append(run))
+                patch.setattr(threads_of_tasks, "start_daemon", lambda run, _name: threads.append(run))
                 task = asyncio.ensure_future(producer.send_batch("orders", [b"of the first"]))
                 await asyncio.sleep(0)
             await producer.commit_transaction()
@@ -163,13 +163,13 @@ def test_send_batch_when_it_waits_for_others_then_max_block_ms_and_its_transacti
 def test_waits_when_tasks_are_cancelled_in_them_then_no_thread_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each flush() had a thread, which stayed until the records were decided: 100 that were cancelled left 100."""
     started: list[str] = []
-    start = aio.start_daemon
+    start = threads_of_tasks.start_daemon
 
     def noted(run: Any, name: str) -> None:
         started.append(name)
         start(run, name)
 
-    monkeypatch.setattr(aio, "start_daemon", noted)
+    monkeypatch.setattr(threads_of_tasks, "start_daemon", noted)
 
     async def main(broker: EmbeddedBroker) -> None:
         producer = AsyncKafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "shop"})
@@ -381,7 +381,7 @@ async def cancel_at_its_end(call: Coroutine[Any, Any, object], monkeypatch: pyte
     """Make a call, and cancel its task when all is done, its thread too, and it was not told."""
     threads: list[Any] = []
     with monkeypatch.context() as patch:
-        patch.setattr(aio, "start_daemon", lambda run, _name: threads.append(run))
+        patch.setattr(threads_of_tasks, "start_daemon", lambda run, _name: threads.append(run))
         task = asyncio.ensure_future(call)
         await asyncio.sleep(0)
         task.cancel()

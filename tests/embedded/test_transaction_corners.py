@@ -20,12 +20,12 @@ from pyproducer import (
     KafkaTimeoutError,
     RecordRejectedError,
     TransactionAbortedError,
-    aio,
 )
 from pyproducer.accumulator.buffer_pool import Place
 from pyproducer.accumulator.delivery_tally import DeliveryTally
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.aio import AsyncKafkaProducer
+from pyproducer.aio import threads as threads_of_tasks
 from pyproducer.broker import EmbeddedBroker, Fault
 from pyproducer.producer.waiting_room import WaitingRoom
 from pyproducer.protocol.apis import ApiKeys
@@ -293,7 +293,7 @@ def test_await_when_its_task_is_cancelled_and_its_thread_comes_late_then_the_nex
     broker = start_broker(topics={"orders": 1, "in": 1})
     late: list[Callable[[], None]] = []
     is_late = False
-    start = aio.start_daemon
+    start = threads_of_tasks.start_daemon
 
     def start_late(run: Callable[[], None], name: str) -> Any:
         if is_late:
@@ -301,7 +301,7 @@ def test_await_when_its_task_is_cancelled_and_its_thread_comes_late_then_the_nex
             return None
         return start(run, name)
 
-    monkeypatch.setattr(aio, "start_daemon", start_late)
+    monkeypatch.setattr(threads_of_tasks, "start_daemon", start_late)
 
     async def scenario() -> None:
         nonlocal is_late

@@ -1,18 +1,7 @@
-"""AsyncKafkaProducer: the same producer for an event loop, which it never holds up.
-
-    async with AsyncKafkaProducer({"bootstrap.servers": ...}) as producer:
-        metadata = await producer.send("topic", b"value")        # stored, or it raises why not
-        future = producer.send_nowait("topic", b"value")         # handed over; await it, or do not
-        await producer.flush()
-
-What a thread would sleep for a task awaits: metadata in the waiting room, as everywhere; memory in a line of its own,
-or that of the waiting room's part of it, first come, first served; outcomes by the loop's inbox, which wakes it once
-for all records of an answer. So it is with flush(), partitions_for() and what waits for a transaction's coordinator: a
-task that is cancelled leaves nothing behind. send_batch(), which encodes, runs on a thread, one call after the other;
-and close() on one of its own.
+"""AsyncKafkaProducer: KafkaProducer's calls, each of which a task awaits.
 
 Road:    task -> [AsyncKafkaProducer] -> KafkaProducer -> ...
-Thread:  the event loop's, from the first use on; the sender thread puts what it tells into the loop's inbox.
+Thread:  the event loop's, from the first use on.
 Source:  ours; aiokafka's AIOKafkaProducer has the peers' interface.
 """
 
@@ -21,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from asyncio import get_running_loop
-from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from functools import partial
@@ -32,8 +19,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from pyproducer.accumulator.batch_future import BatchFuture, BatchMetadata
-from pyproducer.accumulator.buffer_pool import BufferPool, Place
 from pyproducer.accumulator.produce_result import Observer, OnCompletion
+from pyproducer.aio.memory_lines import MemoryLines
+from pyproducer.aio.task_bell import TaskBell
+from pyproducer.aio.threads import Threads
 from pyproducer.common.callback import ensure_on_completion
 from pyproducer.common.cluster import Cluster, PartitionInfo
 from pyproducer.common.delivery_summary import DeliverySummary
@@ -47,7 +36,6 @@ from pyproducer.common.errors import (
 from pyproducer.common.loop_inbox import LoopInbox, inbox_of_running_loop
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata, to_topic
-from pyproducer.common.threads import start_daemon
 from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import AsyncProducerBase
 from pyproducer.observe.why import Why
@@ -139,14 +127,9 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         self._used: ProducerRuntime | None = None  # what the loop has used
         self._loop: asyncio.AbstractEventLoop | None = None
         self._inbox: LoopInbox | None = None
-        # Tasks that wait for memory, the first one of each line for a pool; a topic that nobody knows, whose records
-        # may have a part of it only, does not stop the others.
-        self._line_of_whole: deque[asyncio.Future[None]] = deque()
-        self._line_of_part: deque[asyncio.Future[None]] = deque()
-        self._topics_of_part: Counter[str] = Counter()  # of those in it: later records of theirs go behind them
-        # Calls of send_batch(), the one on its thread first, and what their tasks await.
-        self._in_order: deque[tuple[Callable[[], None], asyncio.Future[Any]]] = deque()
-        self._pave(self._producer._runtime.record_sender.road, self._line_of_whole, self._topics_of_part)
+        self._lines = MemoryLines(self._producer)
+        self._threads = Threads(f"kafka-producer-aio | {self.client_id}")
+        self._pave(self._producer._runtime.record_sender.road, self._lines.whole, self._lines.topics_of_part)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], /, *, key_serializer: object = None,
@@ -203,7 +186,8 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         if sent is None:
             sent = self._hand_over(topic, value, key, partition, timestamp, headers, on_completion)
         if type(sent) is Postponed or type(sent) is tuple:
-            future = await self._send_in_turn(sent, topic.topic if isinstance(topic, ProducerRecord) else topic)
+            future = await self._lines.send(
+                sent, topic.topic if isinstance(topic, ProducerRecord) else topic, self._bind())
         else:
             future = sent
         try:
@@ -234,8 +218,8 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         if sent is None:
             sent = self._hand_over(topic, value, key, partition, timestamp, headers, on_completion)
         if type(sent) is tuple:
-            error = BufferExhaustedError(f"{self._task_count} tasks wait for buffer.memory: await send(), which waits "
-                                         "for its turn, or raise buffer.memory")
+            error = BufferExhaustedError(f"{self._lines.task_count} tasks wait for buffer.memory: await send(), which "
+                                         "waits for its turn, or raise buffer.memory")
             future = self._producer._runtime.record_sender.turn_away(error, *sent)
         elif type(sent) is Postponed:
             error = BufferExhaustedError(str(sent.why))
@@ -259,7 +243,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         if not self._is_bound():
             self._bind()
         value, on_completion = self._with_callbacks_in_loop(topic, value, on_completion)
-        if self._has_to_wait(topic):
+        if self._lines.has_to_wait(topic):
             return self._producer._runtime.record_sender.checked(topic, value, key, partition, timestamp, headers,
                                                                  on_completion)
         return self._producer.send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers,
@@ -272,7 +256,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         The columns are read on a thread meanwhile: do not change them. Calls of several tasks are made one after the
         other, in their order, and max.block.ms counts from the call on. Rows that failed are in the result's `errors`.
         """
-        self._bind()
+        inbox = self._bind()
         runtime = self._producer._runtime
         loop_side, begun = runtime.life.loop, runtime.batch_sender.begin()
 
@@ -284,7 +268,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             finally:
                 loop_side.batch = None
 
-        return await (await self._on_thread(call, in_order=True, goes_on=False))
+        return await (await self._threads.call(inbox, call, in_order=True, goes_on=False))
 
     async def flush(self, timeout: float | None = None, *, raise_on_error: bool = False) -> None:
         """Await everything that was handed over, callbacks included; see KafkaProducer.flush.
@@ -480,7 +464,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             self._used, self._loop, self._inbox = runtime, loop, inbox
         life.loop.ident = get_ident()  # each time: a loop may run in another thread than before
         life.loop.inbox = self._inbox
-        self._pave(runtime.record_sender.road, self._line_of_whole, self._topics_of_part)
+        self._pave(runtime.record_sender.road, self._lines.whole, self._lines.topics_of_part)
         self._enter_loop(life.loop, self._loop.is_running)
         return self._inbox
 
@@ -493,143 +477,6 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             value = _told_in_loop(self._inbox, value)
         return value, on_completion
 
-    def _has_to_wait(self, topic: Any) -> bool:
-        """Whether tasks wait for memory that a record of a topic, or a ProducerRecord, has to wait behind."""
-        return bool(self._line_of_whole) or self._waits_for_part(
-            topic.topic if isinstance(topic, ProducerRecord) else topic)
-
-    def _waits_for_part(self, topic: Any) -> bool:
-        """Whether tasks wait with records of a topic in the part's line."""
-        return bool(self._topics_of_part) and isinstance(topic, str) and topic in self._topics_of_part
-
-    @property
-    def _task_count(self) -> int:
-        return len(self._line_of_whole) + len(self._line_of_part)
-
-    def _join(self, line: deque[asyncio.Future[None]], turn: asyncio.Future[None], topic: str) -> None:
-        line.append(turn)
-        if line is self._line_of_part:
-            self._topics_of_part[topic] += 1
-
-    def _leave(self, line: deque[asyncio.Future[None]], turn: asyncio.Future[None], topic: str) -> None:
-        line.remove(turn)
-        if line is self._line_of_part:
-            self._topics_of_part[topic] -= 1
-            if not self._topics_of_part[topic]:
-                del self._topics_of_part[topic]
-        if line and not line[0].done() and not line[0].get_loop().is_closed():
-            line[0].set_result(None)
-
-    async def _send_in_turn(self, sent: Any, topic: str) -> FutureRecordMetadata:
-        """Hand a record over once there is memory, behind those who wait already.
-
-        Args:
-            sent: A Postponed, when that was tried; a record with its callback, when others were there first.
-            topic: The record's.
-        """
-        assert self._loop is not None
-        runtime = self._producer._runtime
-        life, accumulator, max_block_ms = runtime.life, runtime.accumulator, runtime.config.max_block_ms
-        began_ms = runtime.clock.now_ms()
-        places: dict[BufferPool, Place] = {}  # kept from try to try: who comes later waits behind
-        turn: asyncio.Future[None] = self._loop.create_future()
-        is_late = False
-
-        def end() -> None:
-            nonlocal is_late
-            is_late = True
-            bell.ring()
-            if not turn.done():
-                turn.set_result(None)
-
-        bell = _Bell(self._bind())
-        timer = self._loop.call_later(max_block_ms / 1000, end)
-        if type(sent) is not Postponed:
-            line = self._line_of_whole or self._line_of_part
-        elif accumulator.pool_that_lacks(sent.why) is accumulator.whole_pool:
-            line = self._line_of_whole
-        else:
-            line = self._line_of_part
-        self._join(line, turn, topic)
-        try:
-            while True:
-                if line[0] is not turn:
-                    if not is_late:
-                        await turn
-                    if line[0] is not turn:  # his time is over before it was his turn
-                        return self._refused(sent, self._why_exhausted())
-                if type(sent) is tuple and line is self._line_of_whole and self._waits_for_part(topic):
-                    line, turn = self._move_to_part(turn, topic)
-                    continue
-                bell.rearm()  # first: what comes back from now on rings
-                life.loop.bell, life.loop.deadline_ms = bell, began_ms + max_block_ms
-                try:
-                    if type(sent) is tuple:
-                        sent = self._producer.send(*sent)
-                        if type(sent) is not Postponed:
-                            return sent  # type: ignore[no-any-return]
-                    else:
-                        future = sent.try_again()
-                        if future is not None:
-                            return future  # type: ignore[no-any-return]
-                    pool = accumulator.pool_that_lacks(sent.why)
-                finally:
-                    life.loop.bell = life.loop.deadline_ms = None
-                if is_late:
-                    return self._refused(sent, self._why_exhausted())
-                if line is self._line_of_whole and pool is not accumulator.whole_pool:
-                    while places:
-                        places.popitem()[1].leave()
-                    line, turn = self._move_to_part(turn, topic)
-                    continue
-                if pool not in places:  # what came back meanwhile rings now
-                    places[pool] = pool.enter(sent.why.size_bytes, max_block_ms, began_ms, bell)
-                if not accumulator.is_closed:  # else nobody may be there to ring
-                    await bell.rung
-        except (asyncio.CancelledError, GeneratorExit) as ended:  # the latter when its loop ends without it
-            self._refused(sent, "The task that sent the record was cancelled while it waited for buffer.memory",
-                          is_withdrawn=True)
-            if isinstance(ended, GeneratorExit):
-                raise
-            raise asyncio.CancelledError("the task was cancelled while its record waited for buffer.memory: it was not "
-                                         "sent") from ended
-        finally:
-            timer.cancel()
-            for place in places.values():
-                place.leave()
-            self._leave(line, turn, topic)
-
-    def _refused(self, sent: Any, why: str, *, is_withdrawn: bool = False) -> FutureRecordMetadata:
-        """Tell whoever is to know that a record that waited is not sent; return its future.
-
-        Args:
-            sent: See `_send_in_turn`.
-            why: The error's text.
-            is_withdrawn: Whether it was taken back by who sent it.
-        """
-        error = BufferExhaustedError(why)
-        future: Any
-        if type(sent) is tuple:
-            future = self._producer._runtime.record_sender.turn_away(error, *sent, is_withdrawn=is_withdrawn)
-        else:
-            future = sent.withdraw(error) if is_withdrawn else sent.give_up(error)
-        return future  # type: ignore[no-any-return]
-
-    def _move_to_part(self, turn: asyncio.Future[None],
-                      topic: str) -> tuple[deque[asyncio.Future[None]], asyncio.Future[None]]:
-        """Leave the line for the whole, and join that for the part at its end; return it and the turn there."""
-        assert self._loop is not None
-        turn_there: asyncio.Future[None] = self._loop.create_future()
-        self._join(self._line_of_part, turn_there, topic)
-        self._leave(self._line_of_whole, turn, topic)
-        return self._line_of_part, turn_there
-
-    def _why_exhausted(self) -> str:
-        runtime = self._producer._runtime
-        return (f"No memory for the record became free within max.block.ms = {runtime.config.max_block_ms} ms: "
-                f"{runtime.accumulator.describe_memory()}, and {self._task_count} tasks. Send more slowly, or raise "
-                "buffer.memory or max.block.ms")
-
     async def _until(self, is_so: Callable[[], bool], waiters: Waiters, call: str, deadline_ms: int | None) -> bool:
         """Await that something is so, in whichever loop runs; False when the time is over first.
 
@@ -640,7 +487,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             deadline_ms: Until when; None is no limit.
         """
         runtime = self._producer._runtime
-        bell = _Bell(inbox_of_running_loop(self._inbox)[0])
+        bell = TaskBell(inbox_of_running_loop(self._inbox)[0])
         while not is_so():
             bell.rearm()
             waiters.enter(bell)  # type: ignore[arg-type]  # it is rung like a cell
@@ -656,74 +503,14 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
 
     async def _after_callbacks(self) -> None:
         """Await what was put into the loop's inbox before: callbacks of records that are done."""
-        inbox, loop = inbox_of_running_loop(self._inbox)
-        done: asyncio.Future[None] = loop.create_future()
-        inbox.put(partial(_finish, done, None))
-        await done
+        inbox, _ = inbox_of_running_loop(self._inbox)
+        bell = TaskBell(inbox)
+        inbox.put(bell.ring)
+        await bell.rung
 
-    async def _on_thread(self, call: Callable[[], _T], *, in_order: bool = False, goes_on: bool = True) -> _T:
-        """Make a call that may block on a thread, in the task's context; a cancelled await lets it go on.
+    async def _on_thread(self, call: Callable[[], _T]) -> _T:
+        return await self._threads.call(inbox_of_running_loop(self._inbox)[0], call)
 
-        Args:
-            call: What may block.
-            in_order: Whether it waits until those before it were made.
-            goes_on: Whether it is made though its task was cancelled before the thread had begun.
-        """
-        inbox, loop = inbox_of_running_loop(self._inbox)
-        done: asyncio.Future[_T] = loop.create_future()
-        context = copy_context()
-
-        def run() -> None:
-            if done.cancelled() and not goes_on:
-                return
-            try:
-                result = context.run(call)
-            except StopIteration as error:  # which no future takes: it would end the coroutine that awaits
-                raised = RuntimeError(f"{error!r} was raised")
-                raised.__cause__ = error
-                inbox.put(partial(_fail, done, raised))
-            except BaseException as error:
-                inbox.put(partial(_fail, done, error))
-            else:
-                inbox.put(partial(_finish, done, result))
-
-        if in_order:
-            self._in_order.append((run, done))
-            if len(self._in_order) == 1:
-                self._make_next()
-        else:
-            start_daemon(run, self._thread_name)
-        return await done
-
-    def _make_next(self) -> None:
-        """Make the first call of those in order, on a thread; the next one when it was made."""
-        inbox, in_order = self._inbox, self._in_order
-        assert inbox is not None
-
-        def on_made() -> None:
-            if in_order and in_order[0] is first:  # else that was told before: Ctrl-C came when its thread had begun
-                in_order.popleft()
-                if in_order:
-                    self._make_next()
-
-        def run_first() -> None:
-            try:
-                run()
-            finally:
-                inbox.put(on_made)
-
-        first = run, done = in_order[0]  # of a task that was cancelled, it returns at once
-        try:
-            start_daemon(run_first, self._thread_name)
-        except BaseException as error:  # no thread can be had, or it is Ctrl-C: those behind it are made all the same
-            inbox.put(partial(_fail, done, error) if isinstance(error, Exception) else done.cancel)
-            inbox.put(on_made)
-            if not isinstance(error, Exception):
-                raise
-
-    @property
-    def _thread_name(self) -> str:
-        return f"kafka-producer-aio | {self.client_id}"
 
 
 # Without what is there to be refused.
@@ -745,40 +532,6 @@ _ELSEWHERE = {
 }
 
 
-class _Bell:
-    """What the buffer pool rings when memory came back: wakes the task that waits first; see BufferPool.
-
-    Attributes:
-        rung: Done when it was rung.
-    """
-
-    __slots__ = ("__weakref__", "_inbox", "_is_closed", "rung")
-
-    def __init__(self, inbox: LoopInbox) -> None:
-        self._inbox = inbox
-        self._is_closed = True
-        self.rung: asyncio.Future[None] = get_running_loop().create_future()
-
-    def locked(self) -> bool:
-        """Whether it was not rung."""
-        return self._is_closed
-
-    def release(self) -> None:
-        """Ring it, from any thread."""
-        self._is_closed = False
-        self._inbox.put(self.ring)
-
-    def ring(self) -> None:
-        """Ring it, in the loop."""
-        if not self.rung.done():
-            self.rung.set_result(None)
-
-    def rearm(self) -> None:
-        """Forget what rang before."""
-        self.rung = get_running_loop().create_future()
-        self._is_closed = True
-
-
 def _told_in_loop(inbox: LoopInbox, on_completion: OnCompletion) -> OnCompletion:
     """Return a callback that has the event loop call the application's, in the context of now.
 
@@ -796,13 +549,3 @@ def _told_in_loop(inbox: LoopInbox, on_completion: OnCompletion) -> OnCompletion
 
     context = copy_context()
     return lambda metadata, error: inbox.put(partial(context.run, call, metadata, error))
-
-
-def _finish(done: asyncio.Future[_T], result: _T) -> None:
-    if not done.done():
-        done.set_result(result)
-
-
-def _fail(done: asyncio.Future[Any], error: BaseException) -> None:
-    if not done.done():
-        done.set_exception(error)
