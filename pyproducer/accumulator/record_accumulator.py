@@ -55,6 +55,10 @@ NO_LIMIT_BYTES = 2**62
 _SPREAD_DIVISOR = 64
 """A batch expires with its oldest record: it grows beyond batch.size only within this part of delivery.timeout.ms."""
 
+BATCHES_OF_ROWS = 8
+"""How many large batches of rows memory has room for, for each partition: one open, as many on the wire as are
+allowed in flight, and some more."""
+
 _UNCOMPRESSED = NoCompressor()
 
 Appended = TypeVar("Appended", AppendResult, AppendRowsResult)
@@ -201,8 +205,7 @@ class RecordAccumulator:
         so, too: as Java, when it is estimated to be so large compressed. With the partition's lock held.
         """
         batches, limit_bytes = owner.batches, batch.open.write_limit_bytes
-        largest_bytes = max(self.largest_batch_bytes, min(
-            owner.uncompressed_bytes(self._batch_size_bytes), self._largest_uncompressed_bytes))
+        largest_bytes = max(self.largest_batch_bytes, self._estimated_bytes(owner))
         if (limit_bytes >= largest_bytes or len(batches) < 2 or batches[-2].state not in WAITING
                 or self.has_split):  # then some topic's max.message.bytes is small
             return False
@@ -220,6 +223,10 @@ class RecordAccumulator:
         batch.full_bytes = min(batch.full_bytes, batch.open.size_bytes)  # it would have been sealed
         batch.open.write_limit_bytes = new_limit_bytes
         return True
+
+    def _estimated_bytes(self, owner: Partition) -> int:
+        """Return how many bytes of a partition's records are estimated to be batch.size when they are compressed."""
+        return min(owner.uncompressed_bytes(self._batch_size_bytes), self._largest_uncompressed_bytes)
 
     def append_rows(self, topic: str, partition: int, rows: BatchRows, start: int, end: int,
                     max_block_ms: int) -> AppendRowsResult:
@@ -256,8 +263,13 @@ class RecordAccumulator:
                 last.seal()
             if count:
                 return AppendRowsResult(count, last, last.open.is_full, False)
-        size_bytes = max(rows.batch_size_bytes, rows.chunk.size_upper_bound(rows.order[start]))
-        batch = self._new_batch(owner, size_bytes, 0, rows.batch_size_bytes)
+        limit_bytes = rows.batch_size_bytes
+        estimated_bytes = self._estimated_bytes(owner)
+        share_bytes = min(self._in_flight_bytes, self._pool.total_bytes // BATCHES_OF_ROWS) // (1 + len(self.busy))
+        if not self.has_split and estimated_bytes <= share_bytes:
+            limit_bytes = max(limit_bytes, estimated_bytes)
+        size_bytes = max(limit_bytes, rows.chunk.size_upper_bound(rows.order[start]))
+        batch = self._new_batch(owner, size_bytes, 0, limit_bytes)
         count = batch.append_rows(rows, start, end)
         if start + count < end:
             batch.seal()

@@ -15,7 +15,7 @@ from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.loop_side import BatchBeginning
 from pyproducer.accumulator.producer_batch import BatchRows
-from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.accumulator.record_accumulator import BATCHES_OF_ROWS, RecordAccumulator
 from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.common.clock import Clock
@@ -40,8 +40,6 @@ from pyproducer.record.batch_writer import write_header
 # Rows that are there already need not be cut into 16 KiB: a request costs the sender as much as a thousand rows, and a
 # quarter of max.request.size lets a request carry several partitions. batch.size wins where it was set on purpose.
 LARGE_BATCH_BYTES = 256 * 1024
-# Each partition of a call may have a batch open while as many are on the wire as are allowed in flight, and some more.
-_BATCHES_PER_PARTITION = 8
 # Rows that wait for metadata go one by one; so many, or so many bytes of them, are looked at together.
 _ROWS_AT_ONCE = 100
 _PIECE_BYTES = 64 * 1024
@@ -234,7 +232,7 @@ class BatchSender:
     def _batch_bytes(self, partition_count: int) -> int:
         if self._accumulator.has_split:
             return self._batch_size_bytes  # some topic's max.message.bytes is small: no more experiments
-        share_bytes = self._buffer_memory_bytes // (_BATCHES_PER_PARTITION * partition_count)
+        share_bytes = self._buffer_memory_bytes // (BATCHES_OF_ROWS * partition_count)
         return max(self._batch_size_bytes, min(self._large_batch_bytes, share_bytes))
 
     def _left_ms(self, deadline_ms: int) -> int:

@@ -13,7 +13,7 @@ from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.errors import BufferExhaustedError
 from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
-from tests.unit.accumulator.test_record_accumulator import Setup, cluster
+from tests.unit.accumulator.test_record_accumulator import Setup, cluster, rows_of
 from tests.unit.sender.stepped_producer import SteppedProducer
 
 VALUE = b"v" * 50  # two records of it fill a batch of 200 bytes
@@ -66,6 +66,26 @@ def test_batch_when_it_is_compressed_then_it_grows_until_it_is_estimated_to_be_b
     setup = compressing(largest_uncompressed_bytes=800)
     assert counts(fill(setup, 2 + 12 + 1)) == [2, 12, 1]
     assert not setup.accumulator.has_split
+
+
+def test_rows_when_they_are_compressed_then_a_batch_takes_what_is_estimated_to_become_batch_size() -> None:
+    setup = compressing(largest_uncompressed_bytes=800)
+    rows = rows_of(*[VALUE] * 15)
+    assert setup.accumulator.append_rows("t", 0, rows, 0, 15, 0).row_count == 12
+    assert Setup().accumulator.append_rows("t", 0, rows, 0, 15, 0).row_count == 2
+
+
+def test_rows_when_a_batch_was_too_large_for_the_broker_then_batch_size_is_obeyed() -> None:
+    setup = compressing(largest_uncompressed_bytes=800)
+    setup.accumulator.has_split = True
+    assert setup.accumulator.append_rows("t", 0, rows_of(*[VALUE] * 15), 0, 15, 0).row_count == 2
+
+
+@pytest.mark.parametrize("settings", [{"in_flight_bytes": 799}, {"memory": 6000}])
+def test_rows_when_larger_batches_would_take_what_others_need_then_batch_size_is_obeyed(
+        settings: dict[str, int]) -> None:
+    setup = compressing(largest_uncompressed_bytes=800, **settings)
+    assert setup.accumulator.append_rows("t", 0, rows_of(*[VALUE] * 15), 0, 15, 0).row_count == 2
 
 
 def test_batch_when_it_is_hardly_compressed_then_it_takes_what_becomes_batch_size() -> None:
