@@ -26,7 +26,9 @@ SIZES_BYTES = (100, 1024, 10 * 1024)
 PARTITIONS = (1, 3, 50)
 DELAYS_MS = (1, 10, 50)
 AXES = ("sizes", "codecs", "keys", "partitions", "defaults", "distances")
-BYTES_PER_RUN = 60_000_000  # of values: a second or so of the fastest client
+BYTES_PER_RUN = 60_000_000  # of values of 100 bytes: a second or so of the fastest client
+_LARGE_VALUE_BYTES = 1024
+_LARGE_VALUES_SHARE = 4  # so much more of values from there on, which are as much faster by the byte
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Row:
 def rows_of(axes: Sequence[str], bytes_per_run: int, warm_up_s: float) -> list[Row]:
     """Return the rows of these axes, none twice."""
     def sized(size_bytes: int, **changes: object) -> Workload:
-        workload = Workload(record_count=max(1, bytes_per_run // size_bytes), value_size_bytes=size_bytes,
+        workload = Workload(record_count=_record_count(bytes_per_run, size_bytes), value_size_bytes=size_bytes,
                             warm_up_s=warm_up_s)
         return dataclasses.replace(workload, **changes)  # type: ignore[arg-type]  # the names are the fields'
 
@@ -60,10 +62,15 @@ def rows_of(axes: Sequence[str], bytes_per_run: int, warm_up_s: float) -> list[R
     return [row for axis in AXES if axis in axes for row in rows[axis]]
 
 
+def _record_count(bytes_per_run: int, size_bytes: int) -> int:
+    share = _LARGE_VALUES_SHARE if size_bytes >= _LARGE_VALUE_BYTES else 1
+    return max(1, share * bytes_per_run // size_bytes)
+
+
 def every_combination(bytes_per_run: int, warm_up_s: float) -> list[Row]:
     """Return the whole cross product of sizes, codecs, keys and partitions."""
     return [Row(f"{size:,} B {codec} {'keys' if keyed else 'no keys'} {count}p",
-                Workload(record_count=max(1, bytes_per_run // size), value_size_bytes=size, compression=codec,
+                Workload(record_count=_record_count(bytes_per_run, size), value_size_bytes=size, compression=codec,
                          keyed=keyed, warm_up_s=warm_up_s), count)
             for size, codec, keyed, count in itertools.product(SIZES_BYTES, CODECS, (True, False), PARTITIONS)]
 
@@ -85,7 +92,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.matrix")
     parser.add_argument("--axes", nargs="+", choices=AXES, default=AXES)
     parser.add_argument("--cross", action="store_true", help="every combination of sizes, codecs, keys and partitions")
-    parser.add_argument("--bytes-per-run", type=int, default=BYTES_PER_RUN, help="of values; slow clients send fewer")
+    parser.add_argument("--bytes-per-run", type=int, default=BYTES_PER_RUN,
+                        help="of values of 100 bytes; four times as much of larger ones; slow clients send less")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warm-up-s", type=float, default=Workload.warm_up_s, help="of every client, unmeasured")
     parser.add_argument("--clients", nargs="+", choices=ALL_CLIENTS, default=ALL_CLIENTS)
