@@ -50,6 +50,20 @@ def test_an_explicit_linger_is_kept_for_callers_who_wait():
         assert producer._runtime.accumulator.lingers_for_waiters
 
 
+@pytest.mark.parametrize(("settings", "grown_kib", "compressed_kib"), [
+    ({}, 256, 128), ({"compression.type": "lz4"}, 256, 128), ({"compression.type": "zstd"}, 128, 128),
+    ({"max.request.size": 400 * 1024}, 100, 128), ({"max.request.size": 100 * 1024}, 25, 100), ({"acks": "0"}, 16, 16),
+    ({"batch.size": 64 * 1024, "compression.type": "zstd"}, 64, 128),
+    ({"batch.size": 200 * 1024, "compression.type": "zstd"}, 200, 200),
+    ({"batch.size": 64 * 1024, "max.request.size": 32 * 1024}, 64, 64)])
+def test_batches_when_they_may_grow_then_as_far_as_codec_request_and_acks_allow(
+        settings: dict[str, Any], grown_kib: int, compressed_kib: int) -> None:
+    with KafkaProducer({**PROPS, "enable.idempotence": False, **settings}) as producer:
+        accumulator = producer._runtime.accumulator
+        assert (accumulator.largest_batch_bytes, accumulator._largest_uncompressed_bytes) == (
+            grown_kib * 1024, compressed_kib * 1024)
+
+
 @pytest.mark.parametrize(("protocol", "expected"), [("PLAINTEXT", PlaintextChannelBuilder), ("SSL", SslChannelBuilder)])
 def test_security_protocol_decides_how_connections_are_made(protocol: str, expected: type[ChannelBuilder]) -> None:
     config = ProducerConfig({**PROPS, "security.protocol": protocol})
