@@ -31,9 +31,10 @@ from pyproducer import (
     KafkaProducer,
     KafkaTimeoutError,
     ProducerClosedError,
-    aio,
 )
-from pyproducer.aio import AsyncKafkaProducer
+from pyproducer.aio import AsyncKafkaProducer, threads
+from pyproducer.aio.memory_lines import MemoryLines
+from pyproducer.common.loop_inbox import LoopInbox
 from pyproducer.producer.do_send import Postponed
 from tests.simulation.application import SimulatedFailure
 from tests.simulation.schedule import Scheduler
@@ -102,37 +103,59 @@ class NotingProducer(AsyncKafkaProducer[Any, Any]):
     """The real one around a producer that there is; it notes the future of what a task sends, cancelled or not."""
 
     def __init__(self, producer: KafkaProducer[Any, Any]) -> None:
-        self.withdrawn_count = 0
         self._producer = producer
         self._belong_to_nobody()
 
-    @staticmethod
-    def _noted(sent: Any) -> Any:
-        record = _RECORD.get()
-        if record is not None and not isinstance(sent, _NO_FUTURES):
-            record.future = sent
-        return sent
+    @property
+    def withdrawn_count(self) -> int:
+        """How many records were taken back by their tasks."""
+        lines: Any = self._lines
+        return int(lines.withdrawn_count)
+
+    def _belong_to_nobody(self) -> None:
+        super()._belong_to_nobody()
+        lines: Any = self._lines
+        lines.__class__ = _NotingLines  # the road has what it holds
+        self._threads = _NotingThreads(self._threads._name)
 
     def _send_at_once(self, *arguments: Any) -> Any:
-        return self._noted(super()._send_at_once(*arguments))
+        return _noted(super()._send_at_once(*arguments))
 
     def _hand_over(self, *arguments: Any) -> Any:
-        return self._noted(super()._hand_over(*arguments))
+        return _noted(super()._hand_over(*arguments))
 
-    async def _send_in_turn(self, sent: Any, topic: str) -> Any:
-        return self._noted(await super()._send_in_turn(sent, topic))
+
+def _noted(sent: Any) -> Any:
+    record = _RECORD.get()
+    if record is not None and not isinstance(sent, _NO_FUTURES):
+        record.future = sent
+    return sent
+
+
+class _NotingLines(MemoryLines):
+    """The real ones; they note the future of a record that waited."""
+
+    withdrawn_count = 0
+
+    async def send(self, sent: Any, topic: str, inbox: LoopInbox) -> Any:
+        return _noted(await super().send(sent, topic, inbox))
 
     def _refused(self, sent: Any, why: str, *, is_withdrawn: bool = False) -> Any:
         record = _RECORD.get()
         if record is not None:
             record.is_withdrawn = is_withdrawn
             self.withdrawn_count += is_withdrawn
-        return self._noted(super()._refused(sent, why, is_withdrawn=is_withdrawn))
+        return _noted(super()._refused(sent, why, is_withdrawn=is_withdrawn))
 
-    async def _on_thread(self, call: Callable[[], Any], *, in_order: bool = False, goes_on: bool = True) -> Any:
+
+class _NotingThreads(threads.Threads):
+    """The real ones; they note the future of the rows that a task sends."""
+
+    async def call(self, inbox: LoopInbox, call: Callable[[], Any], *, in_order: bool = False,
+                   goes_on: bool = True) -> Any:
         rows = _ROWS.get()
         if rows is None:
-            return await super()._on_thread(call, in_order=in_order, goes_on=goes_on)
+            return await super().call(inbox, call, in_order=in_order, goes_on=goes_on)
 
         def noting() -> Any:
             try:
@@ -145,7 +168,7 @@ class NotingProducer(AsyncKafkaProducer[Any, Any]):
                 record.future, record.row = future, row
             return future
 
-        return await super()._on_thread(noting, in_order=in_order)  # goes on: else nobody knew what became of its rows
+        return await super().call(inbox, noting, in_order=in_order)  # goes on: else nobody knew what became of its rows
 
 
 class AsyncCaller:
@@ -173,7 +196,7 @@ class AsyncCaller:
 
     def run(self) -> None:
         """Send until there is enough, and hear of all of it."""
-        module: Any = aio
+        module: Any = threads
         starts_thread, module.start_daemon = module.start_daemon, self._scheduler.start
         loop = SimLoop(self._scheduler)
         try:
