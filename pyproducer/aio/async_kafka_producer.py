@@ -363,7 +363,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         life, metadata, max_block_ms = runtime.life, runtime.metadata, runtime.config.max_block_ms
         life.ensure_open()
         deadline_ms = life.begin_wait(call, max_block_ms / 1000, is_awaited=True)
-        began_ms, seen, asked = runtime.clock.now_ms(), metadata.fatal_told, (
+        began_ms, seen, asked = runtime.clock.now_ms(), metadata.fatal_count, (
             metadata, runtime.wire.wakeup, runtime.clock, topic)
         try:
             found = life.calls.run(call, begin_to_ask, *asked)

@@ -115,7 +115,6 @@ class ProducerMetadata:
         self.due_ms: int = _LONG_AGO_MS                    # written under the lock; read without
         self._fatal: KafkaError | None = None
         self._fatal_count = 0
-        self._fatal_told = 0
         self.refusals: list[Refusal] = []  # not dealt with yet; the sender thread's alone, without the lock
         self._refusal: Callable[[], KafkaError] | None = None  # the producer is closed
         self._last_errors: dict[str, str] = {}
@@ -194,17 +193,11 @@ class ProducerMetadata:
         """How many errors of all metadata (see `fatal_error`) happened so far."""
         return self._fatal_count
 
-    @property
-    def fatal_told(self) -> int:
-        """How many errors of all metadata (see `fatal_error`) were told; for `untold_fatal`."""
-        return self._fatal_told
-
     def untold_fatal(self, seen: int) -> KafkaError | None:
-        """Return an error of all metadata that happened after `fatal_told` was `seen`, or None."""
+        """Return an error of all metadata that happened after `fatal_count` was `seen`, or None."""
         with self._lock:
             if self._fatal is None or self._fatal_count <= seen:
                 return None
-            self._fatal_told = self._fatal_count
             error = copy.copy(self._fatal)
             error.__cause__ = self._fatal
             return error
@@ -295,14 +288,13 @@ class ProducerMetadata:
                 raise self._refusal()
             return self._update_version > last_version
 
-    def await_update(self, last_version: int, timeout_ms: int, fatal_seen: int | None = None) -> bool:
+    def await_update(self, last_version: int, timeout_ms: int, fatal_seen: int) -> bool:
         """Wait until the snapshot is newer than a version.
 
         Args:
             last_version: That version.
             timeout_ms: Longest wait, in ms.
-            fatal_seen: The errors of all metadata up to this `fatal_count` are not for this caller. None: those that
-                nobody was told of yet are.
+            fatal_seen: The `fatal_count` of when this caller began: earlier errors of all metadata say nothing of now.
 
         Returns:
             False when timeout_ms passed first.
@@ -311,10 +303,6 @@ class ProducerMetadata:
             IllegalStateError: The producer was closed, or died. Not sent.
             KafkaError: What `fatal_error` was given, such as AuthenticationError. Not sent.
         """
-        # An error that nobody was told of yet is told to the first who waits; one that happens during the wait is told
-        # to all who wait.
-        if fatal_seen is None:
-            fatal_seen = self._fatal_told
         deadline_ms = self._clock.now_ms() + timeout_ms
         while True:
             cell = self.waiters.enter()

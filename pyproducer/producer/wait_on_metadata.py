@@ -36,10 +36,11 @@ def wait_on_metadata(metadata: ProducerMetadata, wakeup_sender: Callable[[], Non
         IllegalStateError: The producer was closed meanwhile, or died.
     """
     deadline_ms = clock.now_ms() + max_block_ms
+    fatal_seen = metadata.fatal_count  # what failed before says nothing of now
     found = begin_to_ask(metadata, wakeup_sender, clock, topic)
     while not isinstance(found, Cluster):
         left_ms = deadline_ms - clock.now_ms()
-        if left_ms <= 0 or not metadata.await_update(found, left_ms):
+        if left_ms <= 0 or not metadata.await_update(found, left_ms, fatal_seen):
             raise not_in_time(metadata, topic, max_block_ms)
         metadata.ensure_topic_usable(topic)
         found = ask(metadata, wakeup_sender, clock, topic)
@@ -90,7 +91,7 @@ def wait_on_brokers(metadata: ProducerMetadata, wakeup_sender: Callable[[], None
 
     Source: ours; Java has nothing but partitionsFor() of some topic.
     """
-    fatal_seen = metadata.fatal_count  # what failed before says nothing of now
+    fatal_seen = metadata.fatal_count
     version = metadata.request_update(reset_equivalent_backoff=True)
     wakeup_sender()
     if not metadata.await_update(version, timeout_ms, fatal_seen):

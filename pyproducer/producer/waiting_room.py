@@ -308,7 +308,7 @@ class WaitingRoom:
         metadata = self._metadata
         is_new = queue.metadata_version < 0
         if is_new:
-            queue.fatal_seen = metadata.fatal_told
+            queue.fatal_seen = metadata.fatal_count
         error = metadata.untold_fatal(queue.fatal_seen)
         if error is None:
             if queue.metadata_version == metadata.version():

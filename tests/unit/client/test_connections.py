@@ -345,7 +345,7 @@ def test_tls_when_the_certificate_is_refused_then_fatal_for_callers_and_retried_
     setup.poll()
     assert last_error(setup).startswith("TLS: TLS handshake failed: certificate verify failed")
     with pytest.raises(AuthenticationError, match=r"boot-1:9092: TLS: .*certificate verify failed"):
-        setup.metadata.await_update(setup.metadata.version(), 1000)
+        setup.metadata.await_update(setup.metadata.version(), 1000, 0)
     assert isinstance(setup.client.connection_error(setup.metadata.nodes_to_ask()[0]), AuthenticationError)
     setup.clock.advance(1000)
     setup.poll()
@@ -358,7 +358,7 @@ def test_tls_when_the_error_is_of_the_ssl_module_then_an_authentication_error_al
     setup.selector.end("-1", ChannelPhase.AUTHENTICATION_FAILED, ssl.SSLError(1, "handshake failure"))
     setup.poll()
     with pytest.raises(AuthenticationError, match="TLS"):
-        setup.metadata.await_update(0, 1000)
+        setup.metadata.await_update(0, 1000, 0)
 
 
 def test_tls_when_the_peer_hangs_up_during_the_handshake_then_not_fatal():
@@ -368,7 +368,7 @@ def test_tls_when_the_peer_hangs_up_during_the_handshake_then_not_fatal():
     setup.selector.end("-1", ChannelPhase.AUTHENTICATING, HANG_UP)
     setup.poll()
     assert last_error(setup).startswith("authentication: the peer closed the connection during the TLS handshake")
-    assert not setup.metadata.await_update(0, 0)
+    assert not setup.metadata.await_update(0, 0, 0)
 
 
 def test_fatal_error_when_a_caller_waits_then_it_is_told_by_the_sender_thread():
@@ -379,7 +379,7 @@ def test_fatal_error_when_a_caller_waits_then_it_is_told_by_the_sender_thread():
 
     def wait() -> None:
         try:
-            setup.metadata.await_update(0, 20_000)
+            setup.metadata.await_update(0, 20_000, 0)
         except AuthenticationError as error:
             got.append(error)
 
@@ -508,7 +508,7 @@ def test_metadata_when_no_version_is_in_common_then_fatal_for_callers():
     setup.poll(times=5)
     assert "boot-1:9092 (node -1) supports METADATA in version 90 to 91" in last_error(setup)
     with pytest.raises(UnsupportedVersionError):
-        setup.metadata.await_update(0, 1000)
+        setup.metadata.await_update(0, 1000, 0)
 
 
 def test_metadata_when_never_answered_then_ended_after_the_request_timeout_and_asked_again():

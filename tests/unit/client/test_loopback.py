@@ -116,7 +116,7 @@ def test_await_when_another_thread_waits_for_a_topic_then_it_is_woken_by_the_pol
             while not running.metadata.cluster.partitions_for_topic("t"):
                 version = running.metadata.request_update_for_topic("t", CLOCK.now_ms())
                 running.selector.wakeup()
-                assert running.metadata.await_update(version, 10_000)
+                assert running.metadata.await_update(version, 10_000, 0)
             found.append(running.metadata.cluster)
 
         caller = threading.Thread(target=wait)
@@ -198,4 +198,4 @@ def test_failure_when_we_speak_tls_and_the_peer_does_not():
         running.poll_until(lambda: key in running.metadata.last_errors())
         assert running.metadata.last_errors()[key].startswith("TLS: ")
         with pytest.raises(AuthenticationError, match="TLS"):
-            running.metadata.await_update(running.metadata.version(), 1_000)
+            running.metadata.await_update(running.metadata.version(), 1_000, 0)

@@ -212,8 +212,8 @@ def test_absence_when_bootstrap_addresses_say_so_then_they_do_not_count_for_each
 
 def test_await_update_when_the_time_passes_then_false():
     md = metadata(clock=SystemClock())
-    assert not md.await_update(md.version(), 20)
-    assert not md.await_update(md.version(), 0)
+    assert not md.await_update(md.version(), 20, 0)
+    assert not md.await_update(md.version(), 0, 0)
 
 
 class Waiter:
@@ -230,10 +230,10 @@ class Waiter:
                 break
 
     def _run(self, md: ProducerMetadata, timeout_ms: int) -> None:
-        version = md.version()
+        version, fatal_seen = md.version(), md.fatal_count
         self._started.set()
         try:
-            self.result = md.await_update(version, timeout_ms)
+            self.result = md.await_update(version, timeout_ms, fatal_seen)
         except Exception as error:
             self.result = error
 
@@ -256,7 +256,7 @@ def test_await_update_when_closed_then_raises():
     md.close(lambda: ProducerClosedError("closed"))
     assert isinstance(waiter.end(), ProducerClosedError)
     with pytest.raises(ProducerClosedError):
-        md.await_update(0, 1000)
+        md.await_update(0, 1000, 0)
 
 
 def test_fatal_error_when_several_wait_then_each_gets_its_own_exception():
@@ -269,19 +269,19 @@ def test_fatal_error_when_several_wait_then_each_gets_its_own_exception():
     assert len({id(error) for error in [*errors, original]}) == 3
 
 
-def test_fatal_error_when_nobody_waited_then_the_next_is_told_once():
+def test_fatal_error_when_it_was_before_somebody_waited_then_it_says_nothing_of_now():
     md = metadata(clock=SystemClock())
     md.fatal_error(AuthenticationError("no"))
+    assert not md.await_update(0, 1, md.fatal_count)
     with pytest.raises(AuthenticationError):
-        md.await_update(0, 1000)
-    assert not md.await_update(0, 1)
+        md.await_update(0, 1000, 0)
 
 
 def test_fatal_error_when_an_update_came_since_then_forgotten():
     md = metadata(clock=SystemClock())
     md.fatal_error(AuthenticationError("no"))
     answer(md, 0)
-    assert not md.await_update(md.version(), 1)
+    assert not md.await_update(md.version(), 1, 0)
 
 
 def test_update_leaders_when_newer_then_the_snapshot_has_them():

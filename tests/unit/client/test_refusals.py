@@ -55,7 +55,7 @@ def test_bootstrap_server_when_it_refuses_and_another_does_not_then_who_waits_go
 def test_bootstrap_servers_when_all_refuse_then_who_waits_is_told_once_for_each_round() -> None:
     setup = new_setup()
     for rounds in (1, 2):
-        seen = setup.metadata.fatal_told
+        seen = setup.metadata.fatal_count
         refuse(setup, connecting(setup))
         assert setup.metadata.untold_fatal(seen) is None, "the others are asked anew: a secret may have been put right"
         refuse(setup, connecting(setup), AuthenticationError(f"no {rounds}"))

@@ -485,7 +485,11 @@ def test_record_when_nobody_can_be_asked_then_the_error_of_all_metadata_fails_it
     later = producer.enter()
     producer.turn()
     producer.turn()
-    assert not later.done(), "that error was told"
+    assert not later.done(), "it happened before"
+    producer.metadata.fatal_error(refusal)
+    producer.turn()
+    producer.turn()
+    assert later.done()
 
 
 def test_topic_when_two_brokers_do_not_know_it_for_ten_seconds_then_its_records_fail() -> None:
