@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 # An answer that came after its attempt had ended is used by the next attempt for so long: what a JVM caches names for.
 FRESH_LOOKUP_MS = 30_000
+# In a row, without a working connection between: the end of a connection alone may mean nothing, a connect that fails
+# after it does. Differs from Java, where there is hope while the backoff of any node is over; with two brokers or more
+# that is nearly always so, however dead they are.
+_FAILURES_OF_A_DEAD_NODE = 2
 # A resolver that works has answered by then (glibc repeats its first question after 5 s). Who only needs any broker
 # turns to another one then.
 SLOW_LOOKUP_MS = 1_000
@@ -212,12 +216,11 @@ class ClusterConnectionStates:
         """Return the state of a node, or None when it was never connected."""
         return self.by_node.get(node_id)
 
-    def failed_attempts(self, node: Node) -> int:
-        """Return how often in a row this address of the node could not be reached; what it had before says nothing."""
+    def is_dead(self, node: Node) -> bool:
+        """Whether this address of the node could not be reached time and again; what it had before says nothing."""
         state = self.by_node.get(node.node_id)
-        if state is None or (state.node.host, state.node.port) != (node.host, node.port):
-            return 0
-        return state.failed_attempts
+        return (state is not None and state.failed_attempts >= _FAILURES_OF_A_DEAD_NODE
+                and (state.node.host, state.node.port) == (node.host, node.port))
 
     def can_connect(self, node: Node, now_ms: int) -> bool:
         """Whether a connect may be tried now: no socket, the backoff is over, and there are credentials.

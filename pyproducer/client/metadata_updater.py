@@ -2,18 +2,17 @@
 
 Road:    NetworkClient.poll -> [updater] -> Connections, Resolver ... -> ProducerMetadata.update
 Thread:  sender thread only; calls no clock.
-Source:  Java NetworkClient.DefaultMetadataUpdater (4.1); KIP-899 (rebootstrap when no broker is left), KIP-1102
-         (rebootstrap after too long without an answer, or when the broker asks for it).
+Source:  Java NetworkClient.DefaultMetadataUpdater, leastLoadedNode (4.1); KIP-899 (rebootstrap when no broker is left),
+         KIP-1102 (rebootstrap after too long without an answer, or when the broker asks for it).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyproducer.client.failures import VERSION_NEGOTIATION, dns_failure
-from pyproducer.client.least_loaded import NodeChoice, choose_least_loaded
 from pyproducer.client.request import ClientRequest
 from pyproducer.client.resolver import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY
 from pyproducer.common.clock import NEVER_MS
@@ -40,6 +39,13 @@ if TYPE_CHECKING:
 
 _LOG: SenderLog = sender_log("pyproducer.client")
 REBOOTSTRAP = "rebootstrap"
+
+
+class NodeChoice(NamedTuple):
+    """The least loaded node, and whether any node is connected, being connected, or was not found dead yet."""
+
+    node: Node | None
+    any_hope: bool
 
 
 class MetadataUpdater:
@@ -91,7 +97,43 @@ class MetadataUpdater:
             second = self._second_opinion([node for node in nodes if node.node_id != avoided], now_ms)
             if second is not None:
                 return NodeChoice(second, True)
-        return choose_least_loaded(nodes, self._connections, now_ms, self._next_random)
+        return self._least_loaded(nodes, now_ms)
+
+    def _least_loaded(self, nodes: Sequence[Node], now_ms: int) -> NodeChoice:
+        """Choose the node with the fewest requests in flight.
+
+        Established connections come first, then one that is being built, then the node whose last attempt is the
+        longest ago; never one whose backoff is not over, or whose name is slow to resolve. The search starts anywhere,
+        so that clients spread over the brokers.
+        """
+        connections = self._connections
+        ready: Node | None = None
+        preparing: Node | None = None
+        connectable: Node | None = None
+        connectable_attempt_ms = 0
+        fewest = 2**31
+        any_hope = False
+        start = self._next_random()
+        for index in range(len(nodes)):
+            node = nodes[(start + index) % len(nodes)]
+            node_id = node.node_id
+            if connections.can_send_request(node_id, now_ms):
+                count = connections.in_flight.count(node_id)
+                if count == 0:
+                    return NodeChoice(node, True)
+                if count < fewest:
+                    ready, fewest = node, count
+                continue
+            state = connections.states.get(node_id)
+            any_hope = any_hope or not connections.states.is_dead(node)
+            if state is not None and state.is_preparing:
+                if not state.resolves_slowly(now_ms):
+                    preparing = node
+            elif connections.states.is_due(node_id, now_ms):
+                attempt_ms = -2**62 if state is None else state.last_attempt_ms
+                if connectable is None or attempt_ms < connectable_attempt_ms:
+                    connectable, connectable_attempt_ms = node, attempt_ms
+        return NodeChoice(ready or preparing or connectable, any_hope or ready is not None)
 
     def _second_opinion(self, nodes: Sequence[Node], now_ms: int) -> Node | None:
         """Return one that can be asked now, where one broker alone does not know a topic or a partition.

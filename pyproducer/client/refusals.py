@@ -5,7 +5,7 @@
     one takes us     what the others said does not count any more
 
 A node that cannot be reached is not waited for: in a list of servers there may be one that is gone for good, and who
-has a wrong password is to be told so, and not of a timeout. It has the two attempts that least_loaded.py gives it.
+has a wrong password is to be told so, and not of a timeout. It has two attempts.
 Nodes count by their address, for one of bootstrap.servers may be a node of the cluster, too.
 
 Road:    Connections (a connection ended) -> [refusals] -> ProducerMetadata -> Completion, callers who wait
@@ -17,8 +17,6 @@ Source:  ours. In Java the first refusal fails one caller who waits for metadata
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-from pyproducer.client.least_loaded import FAILURES_OF_A_DEAD_NODE
 
 if TYPE_CHECKING:
     from pyproducer.client.connection_states import ClusterConnectionStates
@@ -60,5 +58,4 @@ class Refusals:
             self._metadata.refused_by_all(error)
 
     def _is_hopeless(self, node: Node) -> bool:
-        return (node.host, node.port) in self._by_address or (
-            self._states.failed_attempts(node) >= FAILURES_OF_A_DEAD_NODE)
+        return (node.host, node.port) in self._by_address or self._states.is_dead(node)

@@ -48,7 +48,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
                "self.base_offset: int = -1",
                "self.base_offset: int = -2",
                "read only after set() has written it"),
-    Equivalent("client/least_loaded.py", "choose_least_loaded",
+    Equivalent("client/metadata_updater.py", "MetadataUpdater._least_loaded",
                "if connectable is None or attempt_ms < connectable_attempt_ms:",
                "if connectable is None or attempt_ms <= connectable_attempt_ms:",
                "decides between nodes that were tried at the same moment, and the search begins at a random one "
