@@ -400,9 +400,9 @@ class NetworkClient:
         self._registry.node(node_id).on_answer(now_ms - request.sent_ms, len(payload) + 4, throttle_ms)
         if throttle_ms:
             self._on_throttle(node_id, throttle_ms, now_ms)
-            from_version = api_key.throttle_from_version
-            if from_version is not None and request.api_version >= from_version:
-                self._states.throttle(node_id, now_ms + throttle_ms)
+            # Differs from Java (shouldClientThrottle), which does not wait once more where a broker before 2.0 has
+            # waited itself: then we are below the quota, and it asks for less.
+            self._states.throttle(node_id, now_ms + throttle_ms)
         if request.internal and api_key is ApiKeys.API_VERSIONS:
             self._connections.handle_api_versions(responses, state, body, request.api_version, now_ms)
             return

@@ -5,8 +5,7 @@ A version number of an API stands here or beside a field in messages/*.py, and n
 Road:    messages/*.py -> [ApiKeys] -> headers, requests, client, broker
 Thread:  constants; schemas are built on first use and cached. What a producer speaks is loaded with the table, the rest
          when it is looked at; a broker does that before it has threads.
-Source:  Java ApiKeys (4.3); client maxima as in Kafka 4.1's clients, advertised ranges as Kafka 4.1's broker; when a
-         client throttles itself: shouldClientThrottle of Java's responses (KIP-219).
+Source:  Java ApiKeys (4.3); client maxima as in Kafka 4.1's clients, advertised ranges as Kafka 4.1's broker.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ class ApiRow:
         broker: The versions that our broker answers.
         advertised: The versions that our broker claims to answer, None to be silent about the API.
         flexible_from: The first version with compact types and tags, None for never.
-        throttle_from: The first version in which the client, not the broker, waits out a throttle; None for never.
     """
 
     api_id: int
@@ -55,7 +53,6 @@ class ApiRow:
     broker: VersionRange
     advertised: VersionRange | None
     flexible_from: int | None
-    throttle_from: int | None
 
     @property
     def request(self) -> Message:
@@ -89,7 +86,6 @@ def _api(
     broker: str | None = None,
     advertised: str | None = "as broker",
     flexible: int | None,
-    throttle: int | None,
 ) -> ApiRow:
     answered = _range(broker or valid)
     return ApiRow(
@@ -101,7 +97,6 @@ def _api(
         broker=answered,
         advertised=answered if advertised == "as broker" else _range(advertised) if advertised else None,
         flexible_from=flexible,
-        throttle_from=throttle,
     )
 
 
@@ -137,7 +132,6 @@ class ApiKeys(IntEnum):
     client_range: VersionRange
     broker_range: VersionRange
     advertised_range: VersionRange | None
-    throttle_from_version: int | None
     request_formats: Formats
     response_formats: Formats
 
@@ -150,7 +144,6 @@ class ApiKeys(IntEnum):
         member.client_range = row.client
         member.broker_range = row.broker
         member.advertised_range = row.advertised
-        member.throttle_from_version = row.throttle_from
         member.request_formats = Formats(member._request_format)
         member.response_formats = Formats(member._response_format)
         return member
@@ -158,64 +151,56 @@ class ApiKeys(IntEnum):
     # Produce 0 is advertised although 0-2 are refused, as Kafka does: KAFKA-18659, older librdkafka stop compressing
     # when the minimum is 3. JoinGroup from 0: KAFKA-19444, older librdkafka take it as the sign of SASL.
     # Not advertised: telemetry (clients would start to push), versions that were unstable in Kafka 4.1.
-    PRODUCE = _api(0, "Produce", produce, "3-13", advertised="0-13", flexible=9, throttle=6)
-    FETCH = _api(1, "Fetch", "fetch", "4-18", flexible=12, throttle=8)
-    LIST_OFFSETS = _api(2, "ListOffsets", "log_offsets", "1-11", client="1-10", broker="1-10", flexible=6, throttle=3)
-    METADATA = _api(3, "Metadata", metadata, "0-13", flexible=9, throttle=6)
-    OFFSET_COMMIT = _api(8, "OffsetCommit", "group_offsets", "2-10", client="2-9", broker="2-9", flexible=8, throttle=4)
-    OFFSET_FETCH = _api(9, "OffsetFetch", "group_offsets", "1-10", client="1-9", broker="1-9", flexible=6, throttle=4)
-    FIND_COORDINATOR = _api(10, "FindCoordinator", "coordinator", "0-6", client="1-6", flexible=3, throttle=2)
-    JOIN_GROUP = _api(11, "JoinGroup", "groups", "0-9", flexible=6, throttle=3)
-    HEARTBEAT = _api(12, "Heartbeat", "groups", "0-4", flexible=4, throttle=2)
-    LEAVE_GROUP = _api(13, "LeaveGroup", "groups", "0-5", flexible=4, throttle=2)
-    SYNC_GROUP = _api(14, "SyncGroup", "groups", "0-5", flexible=4, throttle=2)
-    DESCRIBE_GROUPS = _api(15, "DescribeGroups", "group_admin", "0-6", flexible=5, throttle=2)
-    LIST_GROUPS = _api(16, "ListGroups", "group_admin", "0-5", flexible=3, throttle=2)
-    SASL_HANDSHAKE = _api(17, "SaslHandshake", sasl, "0-1", client="1", flexible=None, throttle=None)
-    API_VERSIONS = _api(18, "ApiVersions", api_versions, "0-4", flexible=3, throttle=2)
-    CREATE_TOPICS = _api(19, "CreateTopics", "topics", "2-7", flexible=5, throttle=3)
-    DELETE_TOPICS = _api(20, "DeleteTopics", "topics", "1-6", flexible=4, throttle=2)
-    DELETE_RECORDS = _api(21, "DeleteRecords", "topics", "0-2", flexible=2, throttle=1)
-    INIT_PRODUCER_ID = _api(
-        22, "InitProducerId", transactions, "0-6", client="0-5", broker="0-5", flexible=2, throttle=1
-    )
-    OFFSET_FOR_LEADER_EPOCH = _api(23, "OffsetForLeaderEpoch", "log_offsets", "2-4", flexible=4, throttle=None)
-    ADD_PARTITIONS_TO_TXN = _api(24, "AddPartitionsToTxn", transactions, "0-5", client="0-3", flexible=3, throttle=1)
-    ADD_OFFSETS_TO_TXN = _api(25, "AddOffsetsToTxn", transactions, "0-4", flexible=3, throttle=1)
-    END_TXN = _api(26, "EndTxn", transactions, "0-5", flexible=3, throttle=1)
-    TXN_OFFSET_COMMIT = _api(28, "TxnOffsetCommit", transactions, "0-5", flexible=3, throttle=1)
-    DESCRIBE_ACLS = _api(29, "DescribeAcls", "acls", "1-3", flexible=2, throttle=1)
-    CREATE_ACLS = _api(30, "CreateAcls", "acls", "1-3", flexible=2, throttle=1)
-    DELETE_ACLS = _api(31, "DeleteAcls", "acls", "1-3", flexible=2, throttle=1)
-    DESCRIBE_CONFIGS = _api(32, "DescribeConfigs", "configs", "1-4", flexible=4, throttle=2)
-    ALTER_CONFIGS = _api(33, "AlterConfigs", "configs", "0-2", flexible=2, throttle=1)
-    ALTER_REPLICA_LOG_DIRS = _api(34, "AlterReplicaLogDirs", "placement", "1-2", flexible=2, throttle=1)
-    DESCRIBE_LOG_DIRS = _api(
-        35, "DescribeLogDirs", "placement", "1-5", client="1-4", broker="1-4", flexible=2, throttle=1
-    )
-    SASL_AUTHENTICATE = _api(36, "SaslAuthenticate", sasl, "0-2", flexible=2, throttle=None)
-    CREATE_PARTITIONS = _api(37, "CreatePartitions", "topics", "0-3", flexible=2, throttle=1)
-    DELETE_GROUPS = _api(42, "DeleteGroups", "group_admin", "0-2", flexible=2, throttle=1)
-    ELECT_LEADERS = _api(43, "ElectLeaders", "placement", "0-2", flexible=2, throttle=0)
-    INCREMENTAL_ALTER_CONFIGS = _api(44, "IncrementalAlterConfigs", "configs", "0-1", flexible=1, throttle=0)
-    ALTER_PARTITION_REASSIGNMENTS = _api(45, "AlterPartitionReassignments", "placement", "0-1", flexible=0, throttle=0)
-    LIST_PARTITION_REASSIGNMENTS = _api(46, "ListPartitionReassignments", "topics", "0", flexible=0, throttle=0)
-    DESCRIBE_CLIENT_QUOTAS = _api(48, "DescribeClientQuotas", "users", "0-1", flexible=1, throttle=None)
-    DESCRIBE_USER_SCRAM_CREDENTIALS = _api(
-        50, "DescribeUserScramCredentials", "users", "0", flexible=0, throttle=0
-    )
-    ALTER_USER_SCRAM_CREDENTIALS = _api(51, "AlterUserScramCredentials", "users", "0", flexible=0, throttle=0)
-    DESCRIBE_QUORUM = _api(55, "DescribeQuorum", "placement", "0-2", flexible=0, throttle=None)
-    DESCRIBE_CLUSTER = _api(60, "DescribeCluster", metadata, "0-2", flexible=0, throttle=None)
-    DESCRIBE_PRODUCERS = _api(61, "DescribeProducers", "transaction_admin", "0", flexible=0, throttle=None)
-    DESCRIBE_TRANSACTIONS = _api(65, "DescribeTransactions", "transaction_admin", "0", flexible=0, throttle=None)
-    LIST_TRANSACTIONS = _api(66, "ListTransactions", "transaction_admin", "0-2", flexible=0, throttle=None)
-    GET_TELEMETRY_SUBSCRIPTIONS = _api(
-        71, "GetTelemetrySubscriptions", "telemetry", "0", advertised=None, flexible=0, throttle=None
-    )
-    PUSH_TELEMETRY = _api(72, "PushTelemetry", "telemetry", "0", advertised=None, flexible=0, throttle=None)
-    LIST_CONFIG_RESOURCES = _api(74, "ListConfigResources", "configs", "0-1", flexible=0, throttle=None)
-    DESCRIBE_TOPIC_PARTITIONS = _api(75, "DescribeTopicPartitions", metadata, "0", flexible=0, throttle=0)
+    PRODUCE = _api(0, "Produce", produce, "3-13", advertised="0-13", flexible=9)
+    FETCH = _api(1, "Fetch", "fetch", "4-18", flexible=12)
+    LIST_OFFSETS = _api(2, "ListOffsets", "log_offsets", "1-11", client="1-10", broker="1-10", flexible=6)
+    METADATA = _api(3, "Metadata", metadata, "0-13", flexible=9)
+    OFFSET_COMMIT = _api(8, "OffsetCommit", "group_offsets", "2-10", client="2-9", broker="2-9", flexible=8)
+    OFFSET_FETCH = _api(9, "OffsetFetch", "group_offsets", "1-10", client="1-9", broker="1-9", flexible=6)
+    FIND_COORDINATOR = _api(10, "FindCoordinator", "coordinator", "0-6", client="1-6", flexible=3)
+    JOIN_GROUP = _api(11, "JoinGroup", "groups", "0-9", flexible=6)
+    HEARTBEAT = _api(12, "Heartbeat", "groups", "0-4", flexible=4)
+    LEAVE_GROUP = _api(13, "LeaveGroup", "groups", "0-5", flexible=4)
+    SYNC_GROUP = _api(14, "SyncGroup", "groups", "0-5", flexible=4)
+    DESCRIBE_GROUPS = _api(15, "DescribeGroups", "group_admin", "0-6", flexible=5)
+    LIST_GROUPS = _api(16, "ListGroups", "group_admin", "0-5", flexible=3)
+    SASL_HANDSHAKE = _api(17, "SaslHandshake", sasl, "0-1", client="1", flexible=None)
+    API_VERSIONS = _api(18, "ApiVersions", api_versions, "0-4", flexible=3)
+    CREATE_TOPICS = _api(19, "CreateTopics", "topics", "2-7", flexible=5)
+    DELETE_TOPICS = _api(20, "DeleteTopics", "topics", "1-6", flexible=4)
+    DELETE_RECORDS = _api(21, "DeleteRecords", "topics", "0-2", flexible=2)
+    INIT_PRODUCER_ID = _api(22, "InitProducerId", transactions, "0-6", client="0-5", broker="0-5", flexible=2)
+    OFFSET_FOR_LEADER_EPOCH = _api(23, "OffsetForLeaderEpoch", "log_offsets", "2-4", flexible=4)
+    ADD_PARTITIONS_TO_TXN = _api(24, "AddPartitionsToTxn", transactions, "0-5", client="0-3", flexible=3)
+    ADD_OFFSETS_TO_TXN = _api(25, "AddOffsetsToTxn", transactions, "0-4", flexible=3)
+    END_TXN = _api(26, "EndTxn", transactions, "0-5", flexible=3)
+    TXN_OFFSET_COMMIT = _api(28, "TxnOffsetCommit", transactions, "0-5", flexible=3)
+    DESCRIBE_ACLS = _api(29, "DescribeAcls", "acls", "1-3", flexible=2)
+    CREATE_ACLS = _api(30, "CreateAcls", "acls", "1-3", flexible=2)
+    DELETE_ACLS = _api(31, "DeleteAcls", "acls", "1-3", flexible=2)
+    DESCRIBE_CONFIGS = _api(32, "DescribeConfigs", "configs", "1-4", flexible=4)
+    ALTER_CONFIGS = _api(33, "AlterConfigs", "configs", "0-2", flexible=2)
+    ALTER_REPLICA_LOG_DIRS = _api(34, "AlterReplicaLogDirs", "placement", "1-2", flexible=2)
+    DESCRIBE_LOG_DIRS = _api(35, "DescribeLogDirs", "placement", "1-5", client="1-4", broker="1-4", flexible=2)
+    SASL_AUTHENTICATE = _api(36, "SaslAuthenticate", sasl, "0-2", flexible=2)
+    CREATE_PARTITIONS = _api(37, "CreatePartitions", "topics", "0-3", flexible=2)
+    DELETE_GROUPS = _api(42, "DeleteGroups", "group_admin", "0-2", flexible=2)
+    ELECT_LEADERS = _api(43, "ElectLeaders", "placement", "0-2", flexible=2)
+    INCREMENTAL_ALTER_CONFIGS = _api(44, "IncrementalAlterConfigs", "configs", "0-1", flexible=1)
+    ALTER_PARTITION_REASSIGNMENTS = _api(45, "AlterPartitionReassignments", "placement", "0-1", flexible=0)
+    LIST_PARTITION_REASSIGNMENTS = _api(46, "ListPartitionReassignments", "topics", "0", flexible=0)
+    DESCRIBE_CLIENT_QUOTAS = _api(48, "DescribeClientQuotas", "users", "0-1", flexible=1)
+    DESCRIBE_USER_SCRAM_CREDENTIALS = _api(50, "DescribeUserScramCredentials", "users", "0", flexible=0)
+    ALTER_USER_SCRAM_CREDENTIALS = _api(51, "AlterUserScramCredentials", "users", "0", flexible=0)
+    DESCRIBE_QUORUM = _api(55, "DescribeQuorum", "placement", "0-2", flexible=0)
+    DESCRIBE_CLUSTER = _api(60, "DescribeCluster", metadata, "0-2", flexible=0)
+    DESCRIBE_PRODUCERS = _api(61, "DescribeProducers", "transaction_admin", "0", flexible=0)
+    DESCRIBE_TRANSACTIONS = _api(65, "DescribeTransactions", "transaction_admin", "0", flexible=0)
+    LIST_TRANSACTIONS = _api(66, "ListTransactions", "transaction_admin", "0-2", flexible=0)
+    GET_TELEMETRY_SUBSCRIPTIONS = _api(71, "GetTelemetrySubscriptions", "telemetry", "0", advertised=None, flexible=0)
+    PUSH_TELEMETRY = _api(72, "PushTelemetry", "telemetry", "0", advertised=None, flexible=0)
+    LIST_CONFIG_RESOURCES = _api(74, "ListConfigResources", "configs", "0-1", flexible=0)
+    DESCRIBE_TOPIC_PARTITIONS = _api(75, "DescribeTopicPartitions", metadata, "0", flexible=0)
 
     @classmethod
     def has_id(cls, api_id: int) -> bool:

@@ -453,7 +453,7 @@ class WatchedSelector(Selector):
         took_ms = manners.scheduler.now_ms - sent_ms - (manners.faults.frozen_ms - frozen_ms)
         if took_ms > manners.request_timeout_ms + LATE_MS + manners.faults.called_back_ms:
             manners.complain(f"{api_key.name} was awaited for {took_ms} ms")
-        if api_key is ApiKeys.PRODUCE and version >= 6 and manners.faults.fired["throttle"]:
+        if api_key is ApiKeys.PRODUCE and manners.faults.fired["throttle"]:
             self._note_throttle(node, version, bytes(payload))
         if api_key is ApiKeys.INIT_PRODUCER_ID:
             self._note_refusal(version, bytes(payload))

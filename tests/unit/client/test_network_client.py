@@ -89,19 +89,6 @@ def test_send_when_a_connected_node_takes_no_more_requests_then_illegal_state_an
     assert (len(setup.selector.requests), setup.client.in_flight_request_count()) == (sent, in_flight)
 
 
-@pytest.mark.parametrize(("version", "waits_ms"), [(1, 0), (2, 400)])
-def test_throttle_when_the_broker_does_not_wait_itself_then_the_client_does(version, waits_ms):
-    setup = ready_setup()
-    setup.client.send(find_coordinator(setup, max_version=version), setup.now_ms)
-    setup.selector.respond(setup.selector.requests[-1],
-                           {"throttle_time_ms": 400, "error_code": 0, "error_message": None, "node_id": 1,
-                            "host": "h", "port": 1})
-    setup.poll()
-    node = setup.metadata.cluster.nodes[1]
-    assert (setup.client.poll_delay_ms(node, setup.now_ms) if waits_ms else 0) == waits_ms
-    assert setup.client.is_ready(1, setup.now_ms) is (not waits_ms)
-
-
 def test_send_when_no_version_is_in_common_then_the_response_says_so_and_nothing_is_sent():
     setup, ended = Setup(), []
     setup.cluster.versions[ApiKeys.FIND_COORDINATOR] = (9, 9)
@@ -347,25 +334,18 @@ def test_request_timeout_when_the_answer_arrived_while_we_were_away_then_it_coun
     assert not ended[0].disconnected
 
 
-def test_throttle_when_the_version_has_client_side_throttling_then_no_sends_for_that_long():
+@pytest.mark.parametrize("version", [1, 2])
+def test_throttle_when_an_answer_wants_one_then_no_sends_for_that_long(version):
     setup = ready_setup()
-    setup.client.send(find_coordinator(setup), setup.now_ms)
-    setup.selector.respond(setup.selector.requests[-1], {"throttle_time_ms": 400, "coordinators": []})
+    setup.client.send(find_coordinator(setup, max_version=version), setup.now_ms)
+    setup.selector.respond(setup.selector.requests[-1], {
+        "throttle_time_ms": 400, "error_code": 0, "error_message": None, "node_id": 1, "host": "h", "port": 1})
     setup.poll()
     node = setup.metadata.cluster.nodes[1]
     assert not setup.client.is_ready(1, setup.now_ms)
     assert setup.client.poll_delay_ms(setup.metadata.cluster.nodes[1], setup.now_ms) == 400
     assert setup.client.poll_delay_ms(node, setup.now_ms) == 400
     setup.clock.advance(400)
-    assert setup.client.is_ready(1, setup.now_ms)
-
-
-def test_throttle_when_the_version_is_older_then_the_broker_has_waited_already():
-    setup = ready_setup()
-    setup.client.send(find_coordinator(setup, max_version=1), setup.now_ms)
-    setup.selector.respond(setup.selector.requests[-1], {
-        "throttle_time_ms": 400, "error_code": 0, "error_message": None, "node_id": 1, "host": "h", "port": 1})
-    setup.poll()
     assert setup.client.is_ready(1, setup.now_ms)
 
 

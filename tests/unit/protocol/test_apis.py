@@ -97,12 +97,6 @@ def test_header_versions(api, version, request_header, response_header):
     assert api.response_header_version(version) == response_header
 
 
-@pytest.mark.parametrize(("api", "version"), [(ApiKeys.PRODUCE, 6), (ApiKeys.METADATA, 6), (ApiKeys.API_VERSIONS, 2),
-                                              (ApiKeys.INIT_PRODUCER_ID, 1), (ApiKeys.SASL_HANDSHAKE, None)])
-def test_throttle_versions(api, version):
-    assert api.throttle_from_version == version
-
-
 def test_flexible_schemas_have_tags_and_others_have_none():
     for api in ApiKeys:
         for version in range(api.oldest_version, api.latest_version + 1):
