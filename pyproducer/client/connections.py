@@ -50,6 +50,7 @@ from pyproducer.common.errors import (
 )
 from pyproducer.common.printable import LONGEST_NAME, printable
 from pyproducer.common.sender_log import SenderLog, sender_log
+from pyproducer.hotpath import CONNECTION, METADATA, NAME, SLOT, THROTTLE
 from pyproducer.network.channel import ChannelPhase, ChannelState
 from pyproducer.network.send import NetworkSend
 from pyproducer.observe.registry import Registry
@@ -62,9 +63,7 @@ if TYPE_CHECKING:
     from pyproducer.client.resolver import ResolvedAddress, ThreadedResolver
     from pyproducer.common.clock import Clock
     from pyproducer.common.cluster import Node
-    from pyproducer.network.channel import ChannelState
     from pyproducer.network.selector import Selector
-    from pyproducer.network.send import NetworkSend
 
 
 _LOG: SenderLog = sender_log("pyproducer.client")
@@ -137,6 +136,26 @@ class Connections:
                 and state.throttle_until_ms <= now_ms < state.session_due_ms
                 and self.in_flight.can_send_more(node_id)
                 and (state.writes is None or state.writes.may_write(now_ms)))
+
+    def held_up_by(self, node_id: int, now_ms: int) -> int:
+        """Return why no request can be sent to a node now, in the ledger's words; METADATA where that comes first."""
+        state = self.states.by_node.get(node_id)
+        if state is None or state.state is not _READY:
+            return NAME if state is not None and state.is_resolving else CONNECTION
+        if state.throttle_until_ms > now_ms:
+            return THROTTLE
+        if now_ms >= state.session_due_ms:
+            return CONNECTION
+        return METADATA if self.in_flight.can_send_more(node_id) else SLOT
+
+    def metadata_held_up_by(self) -> int:
+        """Return what stands between us and the next answer with metadata, in the ledger's words."""
+        preparing = self.states.preparing.values()
+        if any(state.is_resolving for state in preparing):
+            return NAME
+        if preparing or not any(state.state is _READY for state in self.states.by_node.values()):
+            return CONNECTION
+        return METADATA
 
     def send(self, request: ClientRequest, version: int, now_ms: int) -> None:
         """Encode a request and hand it to its connection, which the caller has checked.

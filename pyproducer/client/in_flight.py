@@ -111,10 +111,8 @@ class InFlightRequests:
         """Return the requests in flight to a node, oldest first."""
         return tuple(self.by_node.get(node_id, ()))
 
-    def count(self, node_id: int | None = None) -> int:
-        """Return the number of requests in flight to a node, or to all nodes."""
-        if node_id is None:
-            return self.total
+    def count(self, node_id: int) -> int:
+        """Return the number of requests in flight to a node."""
         queue = self.by_node.get(node_id)
         return len(queue) if queue else 0
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from pyproducer.client.api_versions import ApiVersions, FinalizedFeatures
 from pyproducer.client.connection_states import ENDED, ClusterConnectionStates, ConnectionState
 from pyproducer.client.connections import Connections
-from pyproducer.client.held_up import metadata_held_up_by, node_held_up_by
 from pyproducer.client.metadata_updater import REBOOTSTRAP, MetadataUpdater
 from pyproducer.client.request import ClientRequest, ClientResponse
 from pyproducer.client.resolver import USE_ALL_DNS_IPS
@@ -73,7 +72,6 @@ class NetworkClient:
         dns_lookup: client.dns.lookup.
         metadata_recovery_strategy: "rebootstrap" or "none".
         metadata_recovery_rebootstrap_trigger_ms: See MetadataUpdater.
-        api_versions: Where the nodes' versions are kept; shared with whoever needs the finalized features.
         next_random: Gives a number from 0 to 2**31 - 1: where the search for a node begins.
         longest_pause_ms: When this thread could not run for longer, `on_pause` is told.
         has_credentials: With SASL: whether there is what a connection proves itself with to a host of this name; none
@@ -98,7 +96,6 @@ class NetworkClient:
                  send_buffer_bytes: int = 131_072, receive_buffer_bytes: int = 32_768,
                  dns_lookup: str = USE_ALL_DNS_IPS, metadata_recovery_strategy: str = REBOOTSTRAP,
                  metadata_recovery_rebootstrap_trigger_ms: int = 300_000,
-                 api_versions: ApiVersions | None = None,
                  next_random: Callable[[], int] = lambda: random.getrandbits(31),
                  longest_pause_ms: int = NEVER_MS, has_credentials: Callable[[str], bool] | None = None,
                  on_unconfirmed: Callable[[Node, int, int], None] = lambda _node, _count, _now_ms: None,
@@ -113,7 +110,7 @@ class NetworkClient:
         self._longest_sleep_ms = min(LONGEST_SLEEP_MS, longest_pause_ms // _LOOKS_PER_PAUSE)
         self._on_pause = on_pause
         self._on_throttle = on_throttle
-        self.api_versions: ApiVersions = api_versions or ApiVersions()
+        self.api_versions: ApiVersions = ApiVersions()
         self._selector = selector
         self._metadata = metadata
         self._clock = clock
@@ -164,17 +161,12 @@ class NetworkClient:
 
     def held_up_by(self, node_id: int, now_ms: int) -> int:
         """Return why no request can be sent to a node now, as the ledger numbers reasons."""
-        return node_held_up_by(self._states, self._in_flight, node_id, now_ms)
+        return self._connections.held_up_by(node_id, now_ms)
 
     def connection_failed(self, node: Node) -> bool:
         """Whether the last connection to the node ended and no new one was begun."""
         state = self._states.get(node.node_id)
         return state is not None and state.is_disconnected
-
-    def connection_error(self, node: Node) -> Exception | None:
-        """Return why the node is not connected, or None when it is, or was never tried."""
-        state = self._states.get(node.node_id)
-        return state.error if state is not None and state.state is not _READY else None
 
     @property
     def finalized_features(self) -> FinalizedFeatures:
@@ -193,9 +185,9 @@ class NetworkClient:
         """Return the node with the fewest requests in flight, or None when none can be used now."""
         return self._updater.choose_node(now_ms).node
 
-    def in_flight_request_count(self, node_id: int | None = None) -> int:
-        """Return the number of unanswered requests to a node, or to all."""
-        return self._in_flight.count(node_id)
+    def in_flight_request_count(self) -> int:
+        """Return the number of unanswered requests."""
+        return self._in_flight.total
 
     def close(self) -> None:
         """Close all connections, whatever an exception left undone; the client is of no use after that.
@@ -297,7 +289,7 @@ class NetworkClient:
         wait_ms = 0 if self._aborted else max(wait_ms, 0)
         held_by = NO_WAIT
         if states.preparing or now_ms >= self._metadata.due_ms:
-            held_by = metadata_held_up_by(states)
+            held_by = connections.metadata_held_up_by()
         self.waits_for = held_by
         sleeps_from_ms = self._clock.now_ms()
         # Where nobody waits for the end of a write, it is no reason for the selector not to sleep.

@@ -29,7 +29,6 @@ from pyproducer.accumulator.partition_sequence import PartitionSequence
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.client import connections
 from pyproducer.common import sender_log
-from pyproducer.common.cluster import Node
 from pyproducer.common.errors import (
     NOT_SENT,
     ApiError,
@@ -340,7 +339,7 @@ class World:
              **application.props(), **(props or {})}, value_serializer=application.value_serializer)
         module.ROLE_IS_SAFE = is_safe
         accumulator = producer._runtime.accumulator
-        manners.error_of = lambda node_id: producer._runtime.wire.client.connection_error(Node(node_id, "", 0))
+        manners.error_of = lambda node_id: getattr(producer._runtime.wire.client._states.get(node_id), "error", None)
         manners.is_starting_over = lambda: bool(
             producer._runtime.wire.client._updater.rebootstrap_ms < scheduler.now_ms)
         manners.left_to_do = lambda: len(accumulator.batches()) + len(accumulator.waiting.outcomes())

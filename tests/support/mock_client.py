@@ -97,8 +97,8 @@ class MockClient(NetworkClient):
     def least_loaded_node(self, now_ms: int) -> Node | None:
         return self.node
 
-    def in_flight_request_count(self, node_id: int | None = None) -> int:
-        return sum(node_id in (None, request.destination) for request in self.in_flight)
+    def in_flight_request_count(self) -> int:
+        return len(self.in_flight)
 
     def send(self, request: ClientRequest, now_ms: int) -> None:
         if self.closed or not self._can_send(request.destination):

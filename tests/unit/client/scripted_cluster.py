@@ -110,6 +110,11 @@ class Setup:
         state = self.client._states.by_node[node_id]
         self.client._connections.close_connection(self.client._aborted, state, self.now_ms, "closed by the test")
 
+    def error_of(self, node: Node) -> Exception | None:
+        """Why a node is not connected."""
+        state = self.client._states.get(node.node_id)
+        return None if state is None else state.error
+
     @property
     def selector(self) -> MockSelector:
         return self.selectors[-1]
@@ -142,7 +147,7 @@ class Setup:
             if self.client.ready(node, self.now_ms):
                 return node
             self.poll()
-        raise AssertionError(f"{node} is not ready: {self.client.connection_error(node)}")
+        raise AssertionError(f"{node} is not ready: {self.error_of(node)}")
 
 
 def resolve_test_name(host: str, port: int) -> list[Any]:

@@ -186,7 +186,7 @@ def test_dns_when_the_lookup_takes_longer_than_the_setup_timeout_then_a_failed_a
     assert setup.metadata.last_errors()["host-2:9092"] == words
     assert words in setup.metadata.describe_failure("t")
     assert setup.client.connection_failed(slow)
-    assert str(setup.client.connection_error(slow)) == f"host-2:9092: {words}"
+    assert str(setup.error_of(slow)) == f"host-2:9092: {words}"
     assert setup.client.poll_delay_ms(slow, setup.now_ms) == 50
     setup.clock.advance(50)
     assert not setup.client.ready(slow, setup.now_ms)
@@ -298,7 +298,7 @@ def test_connect_when_the_selector_raises_at_once_then_handled_like_later():
     setup.selector.connect = connect  # type: ignore[method-assign]
     setup.poll()
     assert last_error(setup).startswith("connect: Network is unreachable at 10.0.0.1")
-    assert isinstance(setup.client.connection_error(setup.metadata.nodes_to_ask()[0]), DisconnectedError)
+    assert isinstance(setup.error_of(setup.metadata.nodes_to_ask()[0]), DisconnectedError)
 
 
 def test_connect_when_nobody_answers_then_ended_after_the_setup_timeout_which_grows():
@@ -346,7 +346,7 @@ def test_tls_when_the_certificate_is_refused_then_fatal_for_callers_and_retried_
     assert last_error(setup).startswith("TLS: TLS handshake failed: certificate verify failed")
     with pytest.raises(AuthenticationError, match=r"boot-1:9092: TLS: .*certificate verify failed"):
         setup.metadata.await_update(setup.metadata.version(), 1000, 0)
-    assert isinstance(setup.client.connection_error(setup.metadata.nodes_to_ask()[0]), AuthenticationError)
+    assert isinstance(setup.error_of(setup.metadata.nodes_to_ask()[0]), AuthenticationError)
     setup.clock.advance(1000)
     setup.poll()
     assert len(setup.selector.connects) == 2
@@ -451,7 +451,7 @@ def test_version_negotiation_when_the_peer_hangs_up_behind_its_refusal_then_only
         "2", 4), "and nothing lower"
     assert setup.client.connection_failed(node)
     assert "version negotiation: the peer closed the connection" in setup.metadata.last_errors()["host-2:9092"]
-    assert setup.client.is_ready(1, setup.now_ms) or setup.client.in_flight_request_count(1)
+    assert setup.client.is_ready(1, setup.now_ms) or setup.client._in_flight.count(1)
     setup.selector.answer = setup.cluster
     setup.clock.advance(1_000)
     setup.make_ready(2)

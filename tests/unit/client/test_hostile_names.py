@@ -40,7 +40,7 @@ def setup_with(host: str) -> Setup:
 def everything_said(setup: Setup, caplog: pytest.LogCaptureFixture) -> list[str]:
     """What the client says of its nodes: log lines, errors, and the explanation for a timeout."""
     nodes = setup.metadata.cluster.nodes.values()
-    errors = [setup.client.connection_error(node) for node in nodes]
+    errors = [setup.error_of(node) for node in nodes]
     return [*(record.getMessage() for record in caplog.records), *map(str, errors), *map(str, nodes),
             *setup.metadata.last_errors(), *setup.metadata.last_errors().values(),
             setup.metadata.describe_failure("t"), setup.metadata.describe_failure("other")]
@@ -58,7 +58,7 @@ def ends_by_no_answer(setup: Setup) -> None:
     setup.poll(times=3)
     setup.clock.advance(40_000)
     setup.poll(times=3)
-    assert setup.client.connection_error(node) is not None
+    assert setup.error_of(node) is not None
 
 
 def ends_by_version(setup: Setup) -> None:

@@ -48,7 +48,7 @@ def test_complete_next_when_several_are_in_flight_then_the_oldest():
     for correlation_id in range(3):
         requests.add(in_flight(correlation_id=correlation_id))
     assert [requests.complete_next(1).correlation_id for _ in range(3)] == [0, 1, 2]
-    assert requests.count() == 0
+    assert requests.total == 0
     with pytest.raises(IllegalStateError, match="There are no in-flight requests for node 1"):
         requests.complete_next(1)
 
@@ -75,7 +75,7 @@ def test_clear_all_when_requests_are_in_flight_then_oldest_first_and_counts_fall
     assert requests.clear_all(1) == [first, second, third]
     assert requests.clear_all(1) == []
     assert requests.count(1) == 0
-    assert requests.count() == 1
+    assert requests.total == 1
     assert not requests.unanswerable_count
     requests.add(in_flight(2, expect_response=False))
     assert requests.unanswerable_count

@@ -49,7 +49,7 @@ def test_send_when_answered_then_completed_with_the_body():
     setup, ended = ready_setup(), []
     request = find_coordinator(setup, ended)
     setup.client.send(request, setup.now_ms)
-    assert setup.client.in_flight_request_count(1) == 1
+    assert setup.client._in_flight.count(1) == 1
     assert setup.client.in_flight_request_count()
     sent = setup.selector.requests[-1]
     assert (sent.api_key, sent.version, sent.client_id) == (ApiKeys.FIND_COORDINATOR, 6, "test")
@@ -287,7 +287,7 @@ def test_disconnect_when_requests_are_in_flight_then_all_complete_oldest_first_a
     assert "FIND_COORDINATOR v6 (correlation id" in str(ended[0].error)
     assert "Connection reset by peer" in setup.metadata.last_errors()["host-1:9092"]
     assert setup.metadata.time_to_next_update(setup.now_ms + 1000) == 0
-    assert isinstance(setup.client.connection_error(setup.metadata.cluster.nodes[1]), DisconnectedError)
+    assert isinstance(setup.error_of(setup.metadata.cluster.nodes[1]), DisconnectedError)
     assert setup.client.connection_failed(setup.metadata.cluster.nodes[1])
 
 

@@ -187,7 +187,7 @@ def test_session_when_the_broker_says_nothing_then_the_setup_timeout_ends_the_co
     setup.poll()
     assert "1" in setup.selector.closed
     assert setup.client.connection_failed(session.node)
-    assert "within 10000 ms" in str(setup.client.connection_error(session.node))
+    assert "within 10000 ms" in str(setup.error_of(session.node))
 
 
 @pytest.mark.parametrize(("phase", "error"), [
@@ -201,7 +201,7 @@ def test_session_when_it_is_not_renewed_then_told_as_at_the_first_time(
     setup.poll()
     setup.selector.end("1", phase, error)
     setup.poll()
-    told = setup.client.connection_error(session.node)
+    told = setup.error_of(session.node)
     assert isinstance(told, type(error))
     assert f"host-1:9092: authentication: {error}" in str(told) or "session was being renewed" in str(told)
     assert [refusal.node_id for refusal in setup.metadata.take_refusals()] == (

@@ -109,7 +109,7 @@ class ScriptedBroker:
     def least_loaded_node(self, now_ms: int) -> Node:
         return NODE
 
-    def in_flight_request_count(self, node_id: int | None = None) -> int:
+    def in_flight_request_count(self) -> int:
         return len(self._unanswered)
 
     def confirmation_wait_ms(self, now_ms: int) -> int:

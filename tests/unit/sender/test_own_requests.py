@@ -77,7 +77,7 @@ def test_answer_when_it_is_a_passing_trouble_then_it_is_repeated_with_a_growing_
     now_ms = 0
     for backoff_ms in (100, 200, 400, 800, 1000):
         parts.request.step(now_ms)
-        assert parts.client.in_flight_request_count(1)
+        assert parts.client.in_flight_request_count()
         if code is None:
             parts.client.answer(None, disconnected=True, received_ms=now_ms)
         else:
