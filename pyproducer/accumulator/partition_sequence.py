@@ -262,9 +262,10 @@ class PartitionSequence:
             self.begin(current)
         if self.state is not _FLOWING:
             self._move(SequenceEvent.NUMBERED_FOR_SURE if self._manager.is_sure_of_first else SequenceEvent.NUMBERED)
-        batch.is_transactional = self._manager.transactions is not None
-        if batch.is_transactional:
-            self._manager.on_numbered(batch.topic_partition)
+        transactions = self._manager.transactions
+        batch.is_transactional = transactions is not None
+        if transactions is not None:
+            transactions.on_numbered(batch.topic_partition)
         sequence = self.next_sequence
         self._newest = (*self._newest[1 - _WINDOW:], sequence)
         self.next_sequence = increment_sequence(sequence, batch.record_count)

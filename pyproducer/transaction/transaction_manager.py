@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.record.layout import MAX_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -136,11 +135,6 @@ class TransactionManager:
     def is_sure_of_first(self) -> bool:
         """Whether a broker takes no other number than 0 as the first one of an epoch, whatever it knows (KIP-890)."""
         return self.transactions is not None and self.transactions.is_v2
-
-    def on_numbered(self, topic_partition: TopicPartition) -> None:
-        """A batch of a partition gets numbers. Since Transactions V2 it brings the partition into the transaction."""
-        if self.transactions is not None:
-            self.transactions.on_numbered(topic_partition)
 
     def on_disturbed(self, sequence: DisturbedSequence) -> None:
         """Nothing new is numbered in a partition: of a transaction that is the end, for no epoch begins within one."""
