@@ -290,10 +290,7 @@ class PartitionSequence:
             self.last_acked_sequence = last
             self._known_topic_id, self._known_leader_epoch = batch.topic_id, batch.leader_epoch
             self._known_end_offset = base_offset + batch.record_count if base_offset >= 0 else NO_OFFSET
-            limit_ms = self._manager.silence_limit_ms  # what known_for_ms says but for old timestamps
-            if newest_timestamp_age_ms > self._manager.memory_ms - limit_ms:
-                limit_ms = self._manager.known_for_ms(newest_timestamp_age_ms)
-            self.known_until_ms = now_ms + limit_ms
+            self.known_until_ms = now_ms + self._manager.known_for_ms(newest_timestamp_age_ms)
         if self.state is not _FLOWING:
             self.on_end(batch, SequenceEvent.STORED)
 
