@@ -47,6 +47,7 @@ class AddPartitionsToTxn(TransactionRequest):
     """One request."""
 
     api_key = ApiKeys.ADD_PARTITIONS_TO_TXN
+    makes_known = True
 
     def __init__(self, manager: TransactionManager, transactions: Transactions,
                  partitions: list[TopicPartition]) -> None:
@@ -90,8 +91,3 @@ class AddPartitionsToTxn(TransactionRequest):
             self._transaction.is_known_there = True
             self._transaction.partitions.update(dict.fromkeys(added))
         return Reaction.DONE
-
-    def on_lost(self) -> None:
-        """See OwnRequest."""
-        self._transaction.is_known_there = True  # perhaps
-        super().on_lost()

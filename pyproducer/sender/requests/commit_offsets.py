@@ -53,6 +53,7 @@ class AddOffsetsToTxn(TransactionRequest):
     """One request."""
 
     api_key = ApiKeys.ADD_OFFSETS_TO_TXN
+    makes_known = True
 
     def __init__(self, manager: TransactionManager, transactions: Transactions, order: OffsetsToCommit) -> None:
         super().__init__(manager, transactions)
@@ -60,10 +61,8 @@ class AddOffsetsToTxn(TransactionRequest):
 
     def build(self, version: int) -> Mapping[str, Any]:
         """See OwnRequest."""
-        producer_id, epoch = self._manager.producer_id_and_epoch
         self._transactions.note_first_request()
-        return {"transactional_id": self._transactions.transactional_id, "producer_id": producer_id,
-                "producer_epoch": epoch, "group_id": self._group_id}
+        return {**self.whose(), "group_id": self._group_id}
 
     def on_answer(self, response: ClientResponse) -> Reaction:
         """See OwnRequest."""
@@ -85,11 +84,6 @@ class AddOffsetsToTxn(TransactionRequest):
             self._transactions.on_fatal_error(error)
         return Reaction.DONE
 
-    def on_lost(self) -> None:
-        """See OwnRequest."""
-        self._transaction.is_known_there = True  # perhaps
-        super().on_lost()
-
 
 class TxnOffsetCommit(TransactionRequest):
     """One request."""
@@ -109,15 +103,13 @@ class TxnOffsetCommit(TransactionRequest):
                 f"The coordinator of group {group.group_id!r} cannot check the consumer's member and generation "
                 "(TxnOffsetCommit from version 3, brokers from 2.5 on): pass ConsumerGroupMetadata(group_id) alone, "
                 "and have one transactional id for each partition that is consumed")
-        producer_id, epoch = self._manager.producer_id_and_epoch
         topics: dict[str, list[dict[str, Any]]] = {}
         for (topic, partition), found in self._order.offsets.items():
             topics.setdefault(topic, []).append({
                 "partition_index": partition, "committed_offset": found.offset,
                 "committed_leader_epoch": found.leader_epoch, "committed_metadata": found.metadata})
         body: dict[str, Any] = {
-            "transactional_id": self._transactions.transactional_id, "group_id": group.group_id,
-            "producer_id": producer_id, "producer_epoch": epoch,
+            **self.whose(), "group_id": group.group_id,
             "topics": [{"name": topic, "partitions": rows} for topic, rows in topics.items()]}
         if version >= FIRST_VERSION_WITH_MEMBERS:
             body.update(generation_id=group.generation_id, member_id=group.member_id,

@@ -69,9 +69,7 @@ class EndTxn(TransactionRequest):
 
     def build(self, version: int) -> Mapping[str, Any]:
         """See OwnRequest."""
-        producer_id, epoch = self._manager.producer_id_and_epoch
-        return {"transactional_id": self._transactions.transactional_id, "producer_id": producer_id,
-                "producer_epoch": epoch, "committed": self._commit}
+        return {**self.whose(), "committed": self._commit}
 
     def on_answer(self, response: ClientResponse) -> Reaction:
         """See OwnRequest."""

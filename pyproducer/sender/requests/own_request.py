@@ -102,13 +102,8 @@ class OwnRequest(ABC):
             reaction = Reaction.AGAIN
         else:
             return None
-        self.note(error)
-        return reaction
-
-    def note(self, error: KafkaError) -> None:
-        """Keep why it is repeated."""
         self.last_error = error
-
+        return reaction
 
 
 NextRequest = Callable[[], "OwnRequest | None"]
@@ -118,12 +113,17 @@ NextRequest = Callable[[], "OwnRequest | None"]
 class TransactionRequest(OwnRequest):
     """One of the transaction that is open.
 
+    Attributes:
+        makes_known: Whether its coordinator knows of the transaction by it, perhaps also where the answer is lost.
+
     Args:
         manager: Has the producer id.
         transactions: Has the transaction.
         coordinator: See OwnRequest; the transaction's, unless given.
         max_version: See OwnRequest.
     """
+
+    makes_known: ClassVar[bool] = False
 
     def __init__(self, manager: TransactionManager, transactions: Transactions,
                  coordinator: CoordinatorKey | None = None, max_version: int | None = None) -> None:
@@ -132,8 +132,15 @@ class TransactionRequest(OwnRequest):
         self._transactions = transactions
         self._transaction: OpenTransaction = transactions.current
 
+    def whose(self) -> dict[str, Any]:
+        """Return the fields that say who asks."""
+        producer_id, epoch = self._manager.producer_id_and_epoch
+        return {"transactional_id": self._transactions.transactional_id, "producer_id": producer_id,
+                "producer_epoch": epoch}
+
     def on_lost(self) -> None:
         """See OwnRequest."""
+        self._transaction.is_known_there |= self.makes_known
         self._transaction.note_lost(self.api_key.title)
 
     def on_hopeless(self, error: KafkaError) -> None:

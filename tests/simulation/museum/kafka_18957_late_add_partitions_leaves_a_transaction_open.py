@@ -10,10 +10,10 @@ from __future__ import annotations
 from tests.simulation.museum import Edit
 
 PATCH = (
-    Edit("sender/requests/add_partitions.py", """
-        self._transaction.is_known_there = True  # perhaps
-        super().on_lost()
+    Edit("sender/requests/own_request.py", """
+        self._transaction.note_lost(self.api_key.title)
 """, """
-        self._transaction.is_known_there = True  # perhaps
+        if self.api_key is not ApiKeys.ADD_PARTITIONS_TO_TXN:
+            self._transaction.note_lost(self.api_key.title)
 """),
 )
