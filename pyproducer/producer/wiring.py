@@ -270,7 +270,7 @@ def _build(config: ProducerConfig, key_serializer: object, value_serializer: obj
         own_requests=own_requests, transaction_manager=transaction_manager, acks=config.required_acks,
         max_request_size_bytes=config.max_request_size, request_timeout_ms=config.request_timeout_ms,
         registry=registry,
-        partition_load=None if update_load is None else PartitionLoad(accumulator, update_load), waiting_room=room,
+        partition_load=None if update_load is None else PartitionLoad(accumulator, update_load), move_on=room.move_on,
         tally=tally, freeze=freeze, stuck_log=stuck_log, delivery_timeout_ms=config.delivery_timeout_ms,
         telemetry=telemetry)
     turns = SenderTurns(sender, accumulator, life, clock, wakeup, freeze)

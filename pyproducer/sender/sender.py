@@ -7,9 +7,9 @@ Source:  Java Sender.runOnce, sendProducerData (4.1); seed 001.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pyproducer.accumulator.batch_state import BatchState, move
 from pyproducer.accumulator.delivery_tally import DeliveryTally
@@ -47,20 +47,13 @@ _GOODBYE_MS = 300
 """So long close() waits at most for a broker to take the last metrics."""
 
 
-class WaitingRoom(Protocol):
-    """Where records wait whose topic is not known yet."""
-
-    def move_on(self, now_ms: int) -> int:
-        """Let those go on whose topic is known now; return how long until this must be called again, in ms."""
-
-
 class Sender:
     """Moves batches from the accumulator to the brokers, one step at a time."""
 
     def __init__(self, *, wire: Wire, metadata: ProducerMetadata, accumulator: RecordAccumulator,
                  completion: Completion, own_requests: OwnRequests | None,
                  transaction_manager: TransactionManager | None, acks: int, max_request_size_bytes: int,
-                 request_timeout_ms: int, registry: Registry, waiting_room: WaitingRoom, tally: DeliveryTally,
+                 request_timeout_ms: int, registry: Registry, move_on: Callable[[int], int], tally: DeliveryTally,
                  freeze: Freeze, partition_load: PartitionLoad | None = None, stuck_log: StuckLog | None = None,
                  delivery_timeout_ms: int = NEVER_MS, telemetry: Telemetry | None = None) -> None:
         self._telemetry = telemetry
@@ -85,7 +78,7 @@ class Sender:
         self._held_up: list[tuple[NodeRow, int, int]] = []
         self._compresses = accumulator.compresses
         self._partition_load = partition_load
-        self._waiting_room = waiting_room
+        self._move_on = move_on  # lets records go on whose topic is known now; returns when to call it again, in ms
         self._tally = tally
         self._freeze = freeze
         self._stuck_log = stuck_log
@@ -108,8 +101,7 @@ class Sender:
         if (now_ms >= freeze.due_ms or now_ms - self._wire.client.woke_ms > freeze.longest_pause_ms) and (
                 freeze.has_thawed(now_ms)):
             now_ms = self._thaw(now_ms)
-        room, queues = self._waiting_room, self._accumulator.waiting.queues
-        room_ms = room.move_on(now_ms) if queues else NEVER_MS
+        room_ms = self._move_on(now_ms) if self._accumulator.waiting.queues else NEVER_MS
         # What failed in a turn is counted and logged at the beginning of the next, which comes at once.
         tally_ms = tally.step(now_ms) if tally.is_busy else NEVER_MS
         telemetry_ms = NEVER_MS if self._telemetry is None else self._telemetry.step(now_ms)

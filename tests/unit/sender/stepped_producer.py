@@ -112,7 +112,7 @@ class SteppedProducer:
                              max_request_size_bytes=1_000_000, request_timeout_ms=500,
                              registry=self.registry,
                              partition_load=update_load and PartitionLoad(self.accumulator, update_load),
-                             waiting_room=self.room, tally=self.life.tally,
+                             move_on=self.room.move_on, tally=self.life.tally,
                              freeze=self.freeze, delivery_timeout_ms=delivery_timeout)
         if self.transactions is not None:
             self.transactions.wakeup = self.wire.wakeup
