@@ -8,7 +8,7 @@ Source:  Java Sender.sendProduceRequest, ProduceRequest.Builder (4.1); protocol.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from pyproducer.accumulator.producer_batch import ProducerBatch
@@ -21,24 +21,10 @@ LAST_VERSION_BEFORE_TRANSACTIONS_V2 = 11
 BatchesByPartition = dict[tuple[str, int], ProducerBatch]
 
 
-class ProduceRequest(NamedTuple):
-    """A request that can be built in any version, and what its answer is read with.
-
-    Attributes:
-        build: Builds the body for a version.
-        max_version: The highest version that may be used; None allows any. Version 13 names topics by id, so it is
-            used only when every topic's id is known.
-        topic_names: The names of the ids in it. Metadata may have other ids when the answer comes (KAFKA-19397).
-    """
-
-    build: Callable[[int], Mapping[str, Any]]
-    max_version: int | None
-    topic_names: Mapping[UUID, str]
-
-
-def produce_request(batches: Sequence[ProducerBatch], cluster: Cluster, *, acks: int, timeout_ms: int,
-                    transactional_id: str | None = None, highest_version: int | None = None) -> ProduceRequest:
-    """Describe a Produce request.
+def produce_request(
+        batches: Sequence[ProducerBatch], cluster: Cluster, *, acks: int, timeout_ms: int, transactional_id: str | None,
+        highest_version: int | None) -> tuple[Callable[[int], Mapping[str, Any]], int | None, Mapping[UUID, str]]:
+    """Describe a Produce request, which can be built in any version.
 
     Args:
         batches: At most one of each partition, closed and with headers.
@@ -48,6 +34,11 @@ def produce_request(batches: Sequence[ProducerBatch], cluster: Cluster, *, acks:
         transactional_id: Of the transaction that the batches belong to; None when there is none.
         highest_version: The highest version that is allowed; None leaves that to the topics' ids. A transaction of
             the first version of that protocol goes no higher than 11 (KIP-890).
+
+    Returns:
+        What builds the body for a version; the highest version that may be used, None for any, and below 13, which
+        names topics by id, where one's is not known; and the names of the ids in it, for metadata may have other ids
+        when the answer comes (KAFKA-19397).
     """
     by_topic: dict[str, list[dict[str, Any]]] = {}
     for batch in batches:
@@ -72,4 +63,4 @@ def produce_request(batches: Sequence[ProducerBatch], cluster: Cluster, *, acks:
 
     if len(topic_ids) < len(by_topic) and (highest_version is None or highest_version >= FIRST_VERSION_WITH_TOPIC_IDS):
         highest_version = FIRST_VERSION_WITH_TOPIC_IDS - 1
-    return ProduceRequest(build, highest_version, topic_names)
+    return build, highest_version, topic_names

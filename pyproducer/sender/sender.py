@@ -302,14 +302,14 @@ class Sender:
         counted.batch_total += len(batches)
         counted.batch_bytes_total += size_bytes
         transactions = self._transactions
-        request = produce_request(
+        build, max_version, topic_names = produce_request(
             batches, cluster, acks=self._acks, timeout_ms=self._request_timeout_ms,
             transactional_id=None if transactions is None else transactions.transactional_id,
             highest_version=None if transactions is None or transactions.is_v2 else LAST_VERSION_BEFORE_TRANSACTIONS_V2)
         self._wire.client.send(ClientRequest(
-            node_id, ApiKeys.PRODUCE, request.build, expect_response=self._acks != 0,
+            node_id, ApiKeys.PRODUCE, build, expect_response=self._acks != 0,
             timeout_ms=self._request_timeout_ms,
             record_count=0 if self._acks else sum(batch.record_count for batch in batches),
-            on_complete=partial(self._completion.on_response, batches=by_partition, topic_names=request.topic_names),
-            max_version=request.max_version), now_ms)
+            on_complete=partial(self._completion.on_response, batches=by_partition, topic_names=topic_names),
+            max_version=max_version), now_ms)
         self._registry.ledger.on_sent(self._registry.node(node_id), batches, now_ms, codec_ms)

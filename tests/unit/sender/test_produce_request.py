@@ -26,7 +26,8 @@ def partitions_by_topic(body: Mapping[str, Any], key: str) -> dict[Any, list[int
 
 def test_request_when_every_topic_has_an_id_then_any_version_will_do_and_topics_are_grouped() -> None:
     build, max_version, topic_names = produce_request(batches_of(("a", 1), ("b", 0), ("a", 0)), Cluster(topic_ids=IDS),
-                                                      acks=-1, timeout_ms=500)
+                                                      acks=-1, timeout_ms=500, transactional_id=None,
+                                                      highest_version=None)
     assert max_version is None
     assert topic_names == {IDS["a"]: "a", IDS["b"]: "b"}
     assert partitions_by_topic(build(13), "topic_id") == {IDS["a"]: [1, 0], IDS["b"]: [0]}
@@ -39,7 +40,8 @@ def test_request_when_every_topic_has_an_id_then_any_version_will_do_and_topics_
 def test_request_when_one_of_its_topics_has_no_id_then_all_are_named(known: str) -> None:
     """Version 13 has nothing but ids: one topic without an id decides for the whole request."""
     cluster = Cluster(topic_ids={name: IDS[name] for name in known})
-    build, max_version, _ = produce_request(batches_of(("a", 0), ("b", 0)), cluster, acks=1, timeout_ms=500)
+    build, max_version, _ = produce_request(batches_of(("a", 0), ("b", 0)), cluster, acks=1, timeout_ms=500,
+                                            transactional_id=None, highest_version=None)
     assert max_version == 12
     assert partitions_by_topic(build(12), "name") == {"a": [0], "b": [0]}
 
