@@ -30,6 +30,7 @@ from pyproducer.accumulator.buffer_pool import BufferPool
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.accumulator.serialized_record import SerializedRecord
+from pyproducer.accumulator.transaction_manager import TransactionManager
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import SystemClock
@@ -39,7 +40,6 @@ from pyproducer.observe.registry import STORIES, Registry
 from pyproducer.record.compression import compressor_for
 from pyproducer.sender.completion import Completion
 from pyproducer.sender.produce_request import BatchesByPartition
-from pyproducer.transaction.transaction_manager import TransactionManager
 
 TOPIC = "orders"
 NODES = [Node(number, "127.0.0.1", 9092 + number) for number in range(3)]

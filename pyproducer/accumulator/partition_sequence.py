@@ -38,11 +38,11 @@ from uuid import UUID
 from pyproducer.accumulator.batch_state import WAITING, BatchState
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import LocalProtocolError
-from pyproducer.record.layout import NO_SEQUENCE, increment_sequence, is_earlier
-from pyproducer.transaction.transaction_manager import NONE, ProducerIdAndEpoch, TransactionManager
+from pyproducer.record.layout import NO_PRODUCER, NO_SEQUENCE, ProducerIdAndEpoch, increment_sequence, is_earlier
 
 if TYPE_CHECKING:
     from pyproducer.accumulator.producer_batch import ProducerBatch
+    from pyproducer.accumulator.transaction_manager import TransactionManager
 
 # A broker knows five batches again (Java ProducerStateEntry.NUM_BATCHES_TO_RETAIN): the oldest one on its way, and so
 # many behind it.
@@ -152,7 +152,7 @@ class PartitionSequence:
         self._manager = manager
         self.state: SequenceState = SequenceState.FRESH
         self.is_disturbed: bool = False
-        self.owner: ProducerIdAndEpoch = NONE
+        self.owner: ProducerIdAndEpoch = NO_PRODUCER
         self.next_sequence: int = 0
         self.last_acked_sequence: int = NO_SEQUENCE
         self.known_until_ms: int = 0

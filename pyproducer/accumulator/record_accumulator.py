@@ -25,6 +25,7 @@ from pyproducer.accumulator.partition import FUTURE_BYTES, Partition
 from pyproducer.accumulator.partition_sequence import PartitionSequence, SequenceEvent
 from pyproducer.accumulator.producer_batch import BatchRows, ProducerBatch
 from pyproducer.accumulator.serialized_record import SerializedRecord
+from pyproducer.accumulator.transaction_manager import TransactionManager
 from pyproducer.accumulator.waiting_records import WaitingRecord, WaitingRecords
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import NEVER_MS, Clock
@@ -36,7 +37,6 @@ from pyproducer.common.waiting import is_owned, release_in_child
 from pyproducer.hotpath import HEADER_SIZE_BYTES, ORDER, Ledger
 from pyproducer.record.compression import Compressor, NoCompressor
 from pyproducer.record.layout import NO_SEQUENCE
-from pyproducer.transaction.transaction_manager import TransactionManager
 from pyproducer.transaction.transactions import OpenTransaction
 
 log: SenderLog = sender_log(__name__)

@@ -41,8 +41,7 @@ from pyproducer.common.errors import (
 from pyproducer.common.waiting import new_cell
 from pyproducer.network.sasl.patient_login import login_of
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.record.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch
+from pyproducer.record.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdAndEpoch
 from pyproducer.transaction.transactions import TRANSACTIONS_V2
 
 if TYPE_CHECKING:

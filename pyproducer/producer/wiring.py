@@ -20,6 +20,7 @@ from pyproducer.accumulator.buffer_pool import BufferPool
 from pyproducer.accumulator.delivery_tally import DeliveryTally
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.accumulator.transaction_manager import TransactionManager
 from pyproducer.client.credentials import Credentials
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.network_client import NetworkClient
@@ -69,7 +70,6 @@ from pyproducer.sender.sender import Sender
 from pyproducer.sender.stuck_log import StuckLog
 from pyproducer.sender.telemetry import Telemetry
 from pyproducer.sender.turns import SenderTurns
-from pyproducer.transaction.transaction_manager import TransactionManager
 from pyproducer.transaction.transactions import Transactions
 
 log: SenderLog = sender_log(__name__)

@@ -1,4 +1,4 @@
-"""Record batch v2 as bytes: the drawing, its offsets, its attribute bits, its sequence arithmetic.
+"""Record batch v2 as bytes: the drawing, its offsets, its attribute bits, whose it is, its sequence arithmetic.
 
     byte  size  field                    covered by the CRC
     ----  ----  -----------------------  ------------------------------------------------------------
@@ -34,6 +34,7 @@ Source:  Java DefaultRecordBatch, DefaultRecord (4.1).
 from __future__ import annotations
 
 from struct import Struct
+from typing import NamedTuple
 
 from pyproducer import hotpath
 
@@ -76,6 +77,21 @@ NO_SEQUENCE = -1
 NO_PARTITION_LEADER_EPOCH = -1
 MAX_SEQUENCE = 2**31 - 1
 MAX_EPOCH = 2**15 - 1  # of a producer id
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """Who a batch comes from; the broker refuses older epochs of the same id."""
+
+    producer_id: int
+    epoch: int
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether a broker gave this id."""
+        return self.producer_id > NO_PRODUCER_ID
+
+
+NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 def increment_sequence(sequence: int, increment: int) -> int:

@@ -16,6 +16,7 @@ from pyproducer.accumulator.partition_sequence import NO_OFFSET, REFUSALS, Seque
 from pyproducer.accumulator.produce_result import own_copy
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.accumulator.transaction_manager import TransactionManager
 from pyproducer.client.metadata import NO_LEADER, ProducerMetadata, Refusal
 from pyproducer.client.request import ClientResponse
 from pyproducer.common.clock import Clock
@@ -38,7 +39,6 @@ from pyproducer.hotpath import CALLBACK
 from pyproducer.observe.registry import Registry
 from pyproducer.record.layout import NO_TIMESTAMP, increment_sequence
 from pyproducer.sender.produce_request import FIRST_VERSION_WITH_TOPIC_IDS, BatchesByPartition
-from pyproducer.transaction.transaction_manager import TransactionManager
 
 log: SenderLog = sender_log(__name__)
 

@@ -15,6 +15,7 @@ from pyproducer.accumulator.batch_state import BatchState, move
 from pyproducer.accumulator.delivery_tally import DeliveryTally
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.accumulator.transaction_manager import TransactionManager
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientRequest
 from pyproducer.common.clock import NEVER_MS
@@ -36,7 +37,6 @@ from pyproducer.sender.requests.own_requests import OwnRequests
 from pyproducer.sender.stuck_log import StuckLog
 from pyproducer.sender.telemetry import Telemetry
 from pyproducer.sender.transaction_steps import TransactionSteps
-from pyproducer.transaction.transaction_manager import TransactionManager
 
 if TYPE_CHECKING:
     from pyproducer.client.wire import Wire

@@ -32,8 +32,8 @@ from pyproducer.common.sender_log import SenderLog, sender_log
 if TYPE_CHECKING:
     from pyproducer.accumulator.producer_batch import ProducerBatch
     from pyproducer.accumulator.record_accumulator import RecordAccumulator
+    from pyproducer.accumulator.transaction_manager import TransactionManager
     from pyproducer.client.metadata import ProducerMetadata
-    from pyproducer.transaction.transaction_manager import TransactionManager
 
 log: SenderLog = sender_log(__name__)
 

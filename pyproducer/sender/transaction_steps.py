@@ -13,11 +13,11 @@ Source:  Java Sender.runOnce, maybeSendAndPollTransactionalRequest (4.1).
 from __future__ import annotations
 
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.accumulator.transaction_manager import TransactionManager
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.sender.completion import Completion
 from pyproducer.sender.requests.own_requests import OwnRequests
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
-from pyproducer.transaction.transaction_manager import TransactionManager
 from pyproducer.transaction.transaction_state import TransactionState
 from pyproducer.transaction.transactions import Transactions
 

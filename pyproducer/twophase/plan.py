@@ -24,7 +24,7 @@ from pyproducer.twophase.errors import LostTransactionsError, RefusedBatchError
 from pyproducer.twophase.task import RowsDigest, TaskTransaction, TransactionalRowProducer, task_id
 
 if TYPE_CHECKING:
-    from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch
+    from pyproducer.record.layout import ProducerIdAndEpoch
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from pyproducer.common.consumer_offsets import OffsetAndMetadata
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import UNKNOWN, ApiError, ConfigError, KafkaError
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
-from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch
+from pyproducer.record.layout import ProducerIdAndEpoch
 from pyproducer.twophase.decision import DecidedTask, Decision, more_texts
 from pyproducer.twophase.errors import LostTransactionsError, RefusedBatchError, UndecidedError, UnfinishedError
 from pyproducer.twophase.plan import Plan

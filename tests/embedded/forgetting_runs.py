@@ -36,8 +36,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyproducer import KafkaError, KafkaProducer, KafkaTimeoutError
+from pyproducer.accumulator import transaction_manager
 from pyproducer.hotpath import IMPL
-from pyproducer.transaction import transaction_manager
 from tests.simulation.model_broker import ModelParameters
 from tests.support.scripted_broker import GIVE_UP_S, Rule, ScriptedBroker, Stored, kafka_2_3
 

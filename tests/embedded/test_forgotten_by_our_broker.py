@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from pyproducer.accumulator import transaction_manager
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.broker.control.in_process import InProcessCluster
-from pyproducer.transaction import transaction_manager
 from tests.support.forgetting_stories import (
     DAY_MS,
     KafkaStage,

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from pyproducer import ErrorCode, KafkaError, KafkaProducer, RecordTooLargeError
-from pyproducer.transaction import transaction_manager
+from pyproducer.accumulator import transaction_manager
 from tests.simulation.model_broker import ModelParameters
 from tests.support.scripted_broker import GIVE_UP_S, Rule, ScriptedBroker, kafka_2_3
 

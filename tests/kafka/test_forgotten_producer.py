@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyproducer.transaction import transaction_manager
+from pyproducer.accumulator import transaction_manager
 from tests.support.forgetting_stories import (
     FORGETFUL,
     KafkaStage,

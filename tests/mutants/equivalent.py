@@ -102,7 +102,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
                "batch.reserved_bytes = 0",
                "batch.reserved_bytes = 1",
                "who is released is in no list any more, and only who is in one is counted, moved or split"),
-    Equivalent("transaction/transaction_manager.py", "TransactionManager.settle",
+    Equivalent("accumulator/transaction_manager.py", "TransactionManager.settle",
                "if not due or not self.has_producer_id:",
                "if not due or False:",
                "without an id nothing is numbered, and what is begun without one is begun again when one is there"),

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from pyproducer.accumulator.transaction_manager import ID_EXPIRATION_MS, SILENCE_LIMIT_MS
 from pyproducer.common.errors import UNKNOWN, ApiError, IllegalStateError, KafkaError, KafkaTimeoutError
 from pyproducer.sender.freeze import longest_pause_ms
-from pyproducer.transaction.transaction_manager import ID_EXPIRATION_MS, SILENCE_LIMIT_MS
 from tests.simulation.faults import Faults
 from tests.simulation.ledger import Ledger
 from tests.simulation.plan import Parameters

@@ -43,7 +43,7 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyproducer.transaction import transaction_manager
+from pyproducer.accumulator import transaction_manager
 from tests.simulation.model_log import KAFKA_BEFORE_2_4
 from tests.simulation.model_telemetry import Wanted
 

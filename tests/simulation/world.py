@@ -27,6 +27,7 @@ from pyproducer import (
 from pyproducer.accumulator.life import UNOWNED, Life, LifeState
 from pyproducer.accumulator.partition_sequence import PartitionSequence
 from pyproducer.accumulator.producer_batch import ProducerBatch
+from pyproducer.accumulator.transaction_manager import TransactionManager
 from pyproducer.client import connections
 from pyproducer.common import sender_log
 from pyproducer.common.errors import (
@@ -44,9 +45,8 @@ from pyproducer.producer.surroundings import Surroundings
 from pyproducer.producer.waiting_room import UNKNOWN_TOPIC_MS
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.compression import Compressor
-from pyproducer.record.layout import MAX_SEQUENCE, Buffer
+from pyproducer.record.layout import MAX_SEQUENCE, Buffer, ProducerIdAndEpoch
 from pyproducer.sender.turns import ASIDE_MS
-from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch, TransactionManager
 from tests.simulation import circles, completer, lines, meetings
 from tests.simulation.application import Application
 from tests.simulation.broker_faults import BrokerFaults

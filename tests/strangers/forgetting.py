@@ -21,7 +21,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from pyproducer import hotpath
-from pyproducer.transaction import transaction_manager
+from pyproducer.accumulator import transaction_manager
 from tests.simulation.model_broker import ModelParameters
 from tests.support import scripted_broker, story_clients
 from tests.support.forgetting_stories import (

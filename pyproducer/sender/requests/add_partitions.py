@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from pyproducer.accumulator.transaction_manager import TransactionManager
 from pyproducer.client.request import ClientResponse
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
@@ -20,7 +21,6 @@ from pyproducer.common.errors import ApiError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender.requests.own_request import Reaction, TransactionRequest
 from pyproducer.transaction.transaction_errors import is_fatal
-from pyproducer.transaction.transaction_manager import TransactionManager
 from pyproducer.transaction.transactions import Transactions
 
 # What ends the producer where its coordinator says so, and of a record does not; it says nothing of the partition.

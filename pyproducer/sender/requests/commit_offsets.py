@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pyproducer.accumulator.transaction_manager import TransactionManager
 from pyproducer.client.find_coordinator import GROUP
 from pyproducer.client.request import ClientResponse
 from pyproducer.common.cluster import TopicPartition
@@ -21,7 +22,6 @@ from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ApiError, KafkaError, UnsupportedVersionError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender.requests.own_request import CoordinatorKey, Reaction, TransactionRequest
-from pyproducer.transaction.transaction_manager import TransactionManager
 from pyproducer.transaction.transactions import OffsetsToCommit, Transactions
 
 LAST_VERSION_BEFORE_V2 = 4

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyproducer.accumulator.transaction_manager import TransactionManager
 from pyproducer.client.request import ClientResponse
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import UNKNOWN
@@ -22,7 +23,6 @@ from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.layout import NO_PRODUCER_ID
 from pyproducer.sender.requests.own_request import Reaction, TransactionRequest
-from pyproducer.transaction.transaction_manager import TransactionManager
 from pyproducer.transaction.transaction_state import TransactionState
 from pyproducer.transaction.transactions import Transactions
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pyproducer.accumulator.transaction_manager import TransactionManager
 from pyproducer.client.find_coordinator import TRANSACTION
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientResponse
@@ -30,9 +31,8 @@ from pyproducer.common.errors import (
     UnsupportedVersionError,
 )
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.record.layout import MAX_EPOCH
+from pyproducer.record.layout import MAX_EPOCH, NO_PRODUCER, ProducerIdAndEpoch
 from pyproducer.sender.requests.own_request import CoordinatorKey, OwnRequest, Reaction
-from pyproducer.transaction.transaction_manager import NONE, ProducerIdAndEpoch, TransactionManager
 from pyproducer.transaction.transaction_state import TransactionState
 from pyproducer.transaction.transactions import Transactions
 
@@ -59,7 +59,7 @@ def next_init(wire: Wire, metadata: ProducerMetadata, manager: TransactionManage
     request = partial(InitProducerId, wire, metadata, manager, has_records)
     transactions = manager.transactions
     if transactions is None:
-        return request(None, NONE) if manager.needs_producer_id and has_records() else None
+        return request(None, NO_PRODUCER) if manager.needs_producer_id and has_records() else None
     if transactions.state is not TransactionState.INITIALIZING:
         return None
     pending = transactions.pending
@@ -68,7 +68,7 @@ def next_init(wire: Wire, metadata: ProducerMetadata, manager: TransactionManage
     if pending.binds in transactions.prepared:
         return None  # what was prepared is looked at first, see prepared_check.py
     manager.forget_producer_id()
-    return request(transactions, NONE)
+    return request(transactions, NO_PRODUCER)
 
 
 class InitProducerId(OwnRequest):

@@ -16,12 +16,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
+from pyproducer.accumulator.transaction_manager import TransactionManager
 from pyproducer.client.find_coordinator import COORDINATOR_MOVED, GROUP, TRANSACTION
 from pyproducer.client.request import ClientResponse
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import ApiError, KafkaError
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.transaction.transaction_manager import TransactionManager
 from pyproducer.transaction.transactions import OpenTransaction, Transactions
 
 

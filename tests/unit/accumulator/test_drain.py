@@ -14,11 +14,11 @@ from pyproducer.accumulator.partition import Partition
 from pyproducer.accumulator.partition_sequence import PartitionSequence
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.accumulator.transaction_manager import TransactionManager
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.waiting import SYSTEM_LOCKS
 from pyproducer.record.compression import compressor_for
-from pyproducer.transaction.transaction_manager import TransactionManager
 from tests.support.clock import ManualClock
 
 SIZE_BYTES = 61 + 47  # a batch of one record of 40 bytes

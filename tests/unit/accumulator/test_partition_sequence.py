@@ -15,10 +15,10 @@ from pyproducer.accumulator.partition_sequence import (
     SequenceEvent,
     SequenceState,
 )
+from pyproducer.accumulator.transaction_manager import TransactionManager
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import LocalProtocolError
-from pyproducer.record.layout import MAX_SEQUENCE, increment_sequence, is_earlier
-from pyproducer.transaction.transaction_manager import NONE, ProducerIdAndEpoch, TransactionManager
+from pyproducer.record.layout import MAX_SEQUENCE, NO_PRODUCER, ProducerIdAndEpoch, increment_sequence, is_earlier
 
 TOPIC, OTHER_TOPIC = uuid.UUID(int=1), uuid.UUID(int=2)
 OUT_OF_ORDER, UNKNOWN_ID, INVALID_EPOCH = (
@@ -178,7 +178,7 @@ def test_nothing_when_no_producer_id_came_then_no_batch_goes() -> None:
     setup = Setup()
     setup.manager = TransactionManager(SILENCE_MS)
     setup.sequence = PartitionSequence(setup.batches, setup.manager)
-    assert setup.sequence.owner == NONE
+    assert setup.sequence.owner == NO_PRODUCER
     batch = setup.queue()
     assert not setup.can_send(batch)
     setup.manager.on_producer_id(7, 2)

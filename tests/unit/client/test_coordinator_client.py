@@ -26,7 +26,7 @@ from pyproducer.common.waiting import Cell
 from pyproducer.network.channel_builder import PlaintextChannelBuilder
 from pyproducer.network.send import NetworkSend
 from pyproducer.protocol.apis import ApiKeys
-from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch
+from pyproducer.record.layout import ProducerIdAndEpoch
 from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
 from tests.unit.client.mock_selector import Request, encode

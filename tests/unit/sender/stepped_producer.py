@@ -10,6 +10,7 @@ from pyproducer.accumulator.buffer_pool import BufferPool
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
+from pyproducer.accumulator.transaction_manager import TransactionManager
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientRequest
 from pyproducer.client.wire import Wire
@@ -28,7 +29,6 @@ from pyproducer.sender.freeze import Freeze
 from pyproducer.sender.partition_load import PartitionLoad, UpdateLoad
 from pyproducer.sender.requests.own_requests import OwnRequests
 from pyproducer.sender.sender import Sender
-from pyproducer.transaction.transaction_manager import TransactionManager
 from pyproducer.transaction.transactions import Transactions
 from tests.support.clock import ManualClock
 from tests.support.mock_client import MockClient, MockWakeup

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pyproducer.accumulator.transaction_manager import TransactionManager
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.wire import Wire
 from pyproducer.common.backoff import ExponentialBackoff
@@ -17,7 +18,6 @@ from pyproducer.common.errors import ApiError, AuthorizationError, UnsupportedVe
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender.requests.init_producer_id import next_init
 from pyproducer.sender.requests.own_requests import OwnRequests
-from pyproducer.transaction.transaction_manager import TransactionManager
 from tests.support.clock import ManualClock
 from tests.support.mock_client import MockClient, MockWakeup
 from tests.unit.sender.stepped_producer import NODE, metadata_response

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from pyproducer.common.errors import ConfigError, IllegalStateError
+from pyproducer.record.layout import ProducerIdAndEpoch
 from pyproducer.spark import ColumnError, KafkaSink, RowsFailedError, TaskNumbers, WriteNumbers, exactly_once
 from pyproducer.spark import sink as sink_module
 from pyproducer.spark.exactly_once import digest_of_row
 from pyproducer.spark.pool import ProducerPool
 from pyproducer.spark.settings import SinkSettings
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
-from pyproducer.transaction.transaction_manager import ProducerIdAndEpoch
 from pyproducer.twophase import DecidedTask, Decision, LostTransactionsError, Plan, RefusedBatchError, RowsDigest
 from tests.unit.spark.doubles import FakeProducer, FakeRow
 

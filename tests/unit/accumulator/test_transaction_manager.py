@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from pyproducer.accumulator.transaction_manager import ID_EXPIRATION_MS, SILENCE_LIMIT_MS, TransactionManager
 from pyproducer.common.error_codes import ErrorCode, error_for_code
-from pyproducer.record.layout import MAX_EPOCH
-from pyproducer.transaction.transaction_manager import (
-    ID_EXPIRATION_MS,
-    NONE,
-    SILENCE_LIMIT_MS,
-    DisturbedSequence,
-    ProducerIdAndEpoch,
-    TransactionManager,
-)
+from pyproducer.record.layout import MAX_EPOCH, NO_PRODUCER, ProducerIdAndEpoch
+
+if TYPE_CHECKING:
+    from pyproducer.accumulator.partition_sequence import PartitionSequence
+else:
+    PartitionSequence = object
 
 
-class Sequence:
-    """DisturbedSequence that is told what its state is."""
+class Sequence(PartitionSequence):
+    """PartitionSequence that is told what its state is."""
 
     def __init__(self, owner: ProducerIdAndEpoch, *, due: bool = True) -> None:
         self.owner = owner
@@ -37,10 +37,6 @@ class Sequence:
         self.is_disturbed = self.is_due = False
 
 
-def _as_disturbed_sequence(sequence: Sequence) -> DisturbedSequence:
-    return sequence
-
-
 def manager_of(epoch: int = 0, *sequences: Sequence) -> TransactionManager:
     manager = TransactionManager()
     manager.on_producer_id(7, epoch)
@@ -55,10 +51,10 @@ def of_epoch(epoch: int, *, due: bool = True) -> Sequence:
 def test_producer_id_when_none_came_then_one_is_needed_and_nothing_is_begun() -> None:
     manager = TransactionManager()
     assert (manager.needs_producer_id, manager.has_producer_id, manager.is_undisturbed) == (True, False, False)
-    sequence = Sequence(NONE)
+    sequence = Sequence(NO_PRODUCER)
     manager.disturbed[sequence] = None
     manager.settle()
-    assert (sequence.owner, sequence.settled_count) == (NONE, 1)
+    assert (sequence.owner, sequence.settled_count) == (NO_PRODUCER, 1)
     manager.on_producer_id(7, 3)
     assert (manager.needs_producer_id, manager.has_producer_id, manager.is_undisturbed) == (False, True, False)
     assert manager.producer_id_and_epoch == (7, 3)

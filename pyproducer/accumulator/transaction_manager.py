@@ -1,7 +1,7 @@
 """Producer id and epoch: whose the sequence numbers are that make retries neither duplicate nor reorder records.
 
-The numbers themselves are each partition's (accumulator/partition_sequence.py, with the table of their states); the
-transactions of a producer that has a transactional id are transactions.py's.
+The numbers themselves are each partition's (partition_sequence.py, with the table of their states); the
+transactions of a producer that has a transactional id are transaction/transactions.py's.
 
 Road:    beside it: drain asks whether there is an id, the sender's turn begins epochs
 Thread:  sender thread only; no sockets, no clock.
@@ -10,12 +10,15 @@ Source:  Java TransactionManager (4.1); KIP-98, KIP-360 (epoch bump instead of d
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.sender_log import SenderLog, sender_log
-from pyproducer.record.layout import MAX_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from pyproducer.record.layout import MAX_EPOCH, NO_PRODUCER, NO_PRODUCER_ID, ProducerIdAndEpoch
 from pyproducer.transaction.transactions import Transactions
+
+if TYPE_CHECKING:
+    from pyproducer.accumulator.partition_sequence import PartitionSequence
 
 log: SenderLog = sender_log(__name__)
 
@@ -26,38 +29,6 @@ and far above what lies between two batches of a partition that is busy."""
 ID_EXPIRATION_MS = 86_400_000
 """producer.id.expiration.ms of brokers, which is not told to clients: Kafka's default. A broker counts it from the
 newest timestamp in a producer's last batch, so records with old timestamps are forgotten while they are written."""
-
-
-class ProducerIdAndEpoch(NamedTuple):
-    """Who a batch comes from; the broker refuses older epochs of the same id."""
-
-    producer_id: int
-    epoch: int
-
-    @property
-    def is_valid(self) -> bool:
-        """Whether a broker gave this id."""
-        return self.producer_id > NO_PRODUCER_ID
-
-
-NONE = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-
-
-class DisturbedSequence(Protocol):
-    """What the manager needs of a PartitionSequence; it lies below the accumulator and cannot import it."""
-
-    owner: ProducerIdAndEpoch
-    is_disturbed: bool
-
-    def settle(self) -> None:
-        """Look whether what it waits for has been decided."""
-
-    @property
-    def is_bump_due(self) -> bool:
-        """Whether only a new epoch helps, and may begin."""
-
-    def begin(self, owner: ProducerIdAndEpoch) -> None:
-        """Begin at 0 for a new id or epoch."""
 
 
 class TransactionManager:
@@ -82,11 +53,11 @@ class TransactionManager:
     def __init__(self, silence_limit_ms: int | None = None, id_expiration_ms: int | None = None,
                  transactions: Transactions | None = None) -> None:
         self.transactions: Transactions | None = transactions
-        self.producer_id_and_epoch: ProducerIdAndEpoch = NONE
+        self.producer_id_and_epoch: ProducerIdAndEpoch = NO_PRODUCER
         self.fatal_error: KafkaError | None = None
         self.refusal: KafkaError | None = None
         self.has_producer_id: bool = False
-        self.disturbed: dict[DisturbedSequence, None] = {}
+        self.disturbed: dict[PartitionSequence, None] = {}
         self.silence_limit_ms: int = SILENCE_LIMIT_MS if silence_limit_ms is None else silence_limit_ms
         expiration_ms = ID_EXPIRATION_MS if id_expiration_ms is None else id_expiration_ms
         self.memory_ms: int = expiration_ms - self.silence_limit_ms
@@ -115,7 +86,7 @@ class TransactionManager:
 
     def forget_producer_id(self) -> None:
         """Have no id: another transactional id asks for its own."""
-        self._become(NONE)
+        self._become(NO_PRODUCER)
 
     def _become(self, producer_id_and_epoch: ProducerIdAndEpoch) -> None:
         self.producer_id_and_epoch = producer_id_and_epoch
@@ -136,7 +107,7 @@ class TransactionManager:
         """Whether a broker takes no other number than 0 as the first one of an epoch, whatever it knows (KIP-890)."""
         return self.transactions is not None and self.transactions.is_v2
 
-    def on_disturbed(self, sequence: DisturbedSequence) -> None:
+    def on_disturbed(self, sequence: PartitionSequence) -> None:
         """Nothing new is numbered in a partition: of a transaction that is the end, for no epoch begins within one."""
         self.disturbed[sequence] = None
         if self.transactions is not None:
@@ -154,7 +125,7 @@ class TransactionManager:
 
         Source: Java TransactionManager.bumpIdempotentEpochAndResetIdIfNeeded (4.1).
         """
-        due: list[DisturbedSequence] = []
+        due: list[PartitionSequence] = []
         for sequence in list(self.disturbed):
             if sequence.is_disturbed:
                 sequence.settle()
@@ -169,7 +140,7 @@ class TransactionManager:
         producer_id, epoch = self.producer_id_and_epoch
         if any(sequence.owner == self.producer_id_and_epoch for sequence in due):
             if epoch >= MAX_EPOCH:
-                self._become(NONE)  # what is due begins when the new id has come
+                self._become(NO_PRODUCER)  # what is due begins when the new id has come
                 return
             self._become(ProducerIdAndEpoch(producer_id, epoch + 1))
             log.info("Producer id %d goes on with epoch %d", producer_id, epoch + 1)
