@@ -73,18 +73,17 @@ class NetworkClient:
         metadata_recovery_strategy: "rebootstrap" or "none".
         metadata_recovery_rebootstrap_trigger_ms: See MetadataUpdater.
         next_random: Gives a number from 0 to 2**31 - 1: where the search for a node begins.
-        longest_pause_ms: When this thread could not run for longer, `on_pause` is told.
+        longest_pause_ms: When a sleep took so much longer than it was to, `on_pause` is told.
         has_credentials: With SASL: whether there is what a connection proves itself with to a host of this name; none
             is made before.
         on_unconfirmed: See Connections.
         on_throttle: Told when a node wants a pause from us: which, how long in ms, and the time.
-        on_pause: Told for how long that was in all, in ms; the time; and whether any such time was in the sleep, where
-            none of the application's callbacks runs. Before answers and deadlines are looked at.
+        on_pause: Told how much longer a sleep took than it was to, in ms, and the time. Before answers and deadlines
+            are looked at.
         registry: Counts what is sent, answered, connected and waited for.
 
     Attributes:
-        woke_ms: When the last poll was done with sleeping, also the one before a `Wire.renew`; NEVER_MS before any.
-        rest_ms: For how long since then nobody had the sender's role, in ms: the next poll tells none of it as the
+        rest_ms: For how long since the last poll nobody had the sender's role, in ms: the next tells none of it as the
             sender's time. Written by who takes the role again.
         waits_for: What stands between this sleep, or the last, and metadata, as the ledger numbers reasons; 0 where
             nothing does.
@@ -100,10 +99,10 @@ class NetworkClient:
                  longest_pause_ms: int = NEVER_MS, has_credentials: Callable[[str], bool] | None = None,
                  on_unconfirmed: Callable[[Node, int, int], None] = lambda _node, _count, _now_ms: None,
                  on_throttle: Callable[[int, int, int], None] = lambda _node_id, _throttle_ms, _now_ms: None,
-                 on_pause: Callable[[int, int, bool], None] = lambda _gap_ms, _now_ms, _was_asleep: None,
+                 on_pause: Callable[[int, int], None] = lambda _gap_ms, _now_ms: None,
                  registry: Registry | None = None) -> None:
         self._registry = registry = Registry() if registry is None else registry
-        self.woke_ms: int = NEVER_MS
+        self._woke_ms = NEVER_MS  # when the last poll was done with sleeping
         self.rest_ms: int = 0
         self.waits_for: int = NO_WAIT
         self._longest_pause_ms = longest_pause_ms
@@ -294,17 +293,18 @@ class NetworkClient:
         sleeps_from_ms = self._clock.now_ms()
         # Where nobody waits for the end of a write, it is no reason for the selector not to sleep.
         wait_ms = selector.poll(wait_ms, now_ms, tells_sends=in_flight.unanswerable_count > 0)
-        began_ms, now_ms = now_ms, self._clock.now_ms()
+        now_ms = self._clock.now_ms()
         counted = self._registry.producer
-        counted.turn_ms_total += max(0, sleeps_from_ms - self.woke_ms - self.rest_ms)
+        counted.turn_ms_total += max(0, sleeps_from_ms - self._woke_ms - self.rest_ms)
         self.rest_ms = 0
         counted.select_total += 1
         counted.io_wait_ms_total += now_ms - sleeps_from_ms
         if held_by:
             self._registry.ledger.metadata.note(held_by, sleeps_from_ms, now_ms)
-        self.woke_ms = now_ms
-        if now_ms - began_ms > self._longest_pause_ms:
-            self._handle_pause(sleeps_from_ms - began_ms, now_ms - sleeps_from_ms - wait_ms, now_ms)
+        late_ms = now_ms - sleeps_from_ms - wait_ms
+        self._woke_ms = now_ms
+        if late_ms > self._longest_pause_ms:
+            self._on_pause(late_ms, now_ms)
         responses: list[ClientResponse] = []
         if in_flight.unanswerable_count and selector.completed_sends:
             self._handle_completed_sends(responses, now_ms)
@@ -327,13 +327,6 @@ class NetworkClient:
     def hear(self, now_ms: int) -> list[ClientResponse]:
         """Take what the sockets have by now, and ask nobody for anything; see `poll`."""
         return self.poll(0, now_ms, asks=False)
-
-    def _handle_pause(self, busy_ms: int, late_ms: int, now_ms: int) -> None:
-        """Tell of time that nobody meant to take, before the sleep or in it."""
-        longest_ms = self._longest_pause_ms
-        gap_ms = (busy_ms if busy_ms > longest_ms else 0) + (late_ms if late_ms > longest_ms else 0)
-        if gap_ms:
-            self._on_pause(gap_ms, now_ms, late_ms > longest_ms)
 
     def _complete(self, responses: list[ClientResponse]) -> list[ClientResponse]:
         if self._aborted:

@@ -53,11 +53,8 @@ class Wire:
 
         No request is completed: whoever calls this knows what was on its way.
         """
-        before = self.client
-        before.close()  # first: the new one may need the file descriptors
+        self.client.close()  # first: the new one may need the file descriptors
         self.client = self._make_client()
-        self.client.rest_ms = before.rest_ms
-        self.client.woke_ms = before.woke_ms  # the process may stand still before the new one polls for the first time
 
     def abandon(self) -> None:
         """Close this process's descriptors, in a child: no byte is written, and the parent's stay as they are."""

@@ -259,7 +259,7 @@ def _build(config: ProducerConfig, key_serializer: object, value_serializer: obj
         choose_partition=partitioning.choose, on_append=partitioning.on_append, batch_size_bytes=config.batch_size,
         delivery_timeout_ms=config.delivery_timeout_ms, max_block_ms=config.max_block_ms,
         count_failed=completion.count_failed, on_failed=completion.on_failed)
-    freeze: Freeze = Freeze(wire, metadata, accumulator, clock, config.request_timeout_ms, config.delivery_timeout_ms)
+    freeze: Freeze = Freeze(wire, metadata, accumulator, clock, config.request_timeout_ms)
     telemetry = _telemetry(config, wire, registry, clock, surroundings)
     stuck_log: StuckLog = StuckLog(accumulator, metadata, transaction_manager, linger_ms=config.linger_ms,
                                    delivery_timeout_ms=config.delivery_timeout_ms,

@@ -98,8 +98,7 @@ class Sender:
         self._held_up.clear()
         if now_ms >= self._registry.due_ms:
             self._registry.roll(now_ms)
-        if (now_ms >= freeze.due_ms or now_ms - self._wire.client.woke_ms > freeze.longest_pause_ms) and (
-                freeze.has_thawed(now_ms)):
+        if now_ms >= freeze.due_ms and freeze.has_thawed(now_ms):
             now_ms = self._thaw(now_ms)
         room_ms = self._move_on(now_ms) if self._accumulator.waiting.queues else NEVER_MS
         # What failed in a turn is counted and logged at the beginning of the next, which comes at once.
@@ -148,7 +147,6 @@ class Sender:
         batches' states are believed: each is in its partition's list from its first record until it is done.
         """
         log.warning("A turn of the sender ended half way: all connections are made anew")
-        self._freeze.has_thawed(now_ms)  # first: the turn may not have come so far as to move deadlines by a pause
         self._metadata.failed_update(now_ms)  # what was asked for may be lost, and a bug is not to be met without pause
         self._begin_anew(now_ms, "a turn of the sender ended half way")
 
@@ -156,11 +154,10 @@ class Sender:
         """Begin with new connections, after time in which nobody ran: those there are may be dead without a word.
 
         Returns:
-            When that was; later than it began, where nobody ran again meanwhile, and that is told.
+            When that was.
         """
-        client = self._wire.client
-        client.hear(now_ms)  # first: what was answered meanwhile was, whatever became of the connection
-        heard_ms = min(max(now_ms, client.woke_ms), self._completion.clock.now_ms())
+        self._wire.client.hear(now_ms)  # first: what was answered meanwhile was, whatever became of the connection
+        heard_ms = self._completion.clock.now_ms()
         self._begin_anew(heard_ms, "the process could not run for longer than request.timeout.ms")
         return heard_ms
 

@@ -131,6 +131,7 @@ class SenderTurns:
         sender, accumulator, clock = self._sender, self._accumulator, self._clock
         self._wakeup.acknowledge()  # before the look at what there is to do: whoever rings from now on is heard
         now_ms = clock.now_ms()
+        self._freeze.end_rest(now_ms)  # after a freeze connections are made anew first, by the thread
         while not outcome.is_set:
             batch = accumulator.only_batch()
             if batch is None or batch.result is not outcome or not self._is_for_caller(batch, now_ms):
@@ -138,7 +139,6 @@ class SenderTurns:
             left_ms = NEVER_MS if deadline_ms is None else deadline_ms - now_ms
             if left_ms <= 0:
                 return False
-            self._freeze.end_rest(now_ms)
             sender.run_once(now_ms, left_ms)
             now_ms = self._freeze.rested_ms = clock.now_ms()
             if not outcome.is_set and batch.state is not BatchState.OPEN:  # that one lingers, on purpose

@@ -24,6 +24,7 @@ from tests.simulation.schedule import Scheduler, SimClock
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Ledger
+    from tests.simulation.manners import Manners
     from tests.simulation.model_broker import ModelCluster
     from tests.simulation.network import Connection, Network
 
@@ -59,6 +60,19 @@ ERRORS_AFTER = (7, 20, 6, 56)
 _TEARS = ("memory_error", "send_memory", "interrupt", "strike")
 _MAX_EPOCH = 2**15 - 1
 _MOST_PARTITIONS = 9
+
+class Freeze(NamedTuple):
+    """One time that the process stood still.
+
+    Attributes:
+        at_ms: When.
+        ms: For how long beyond the sleep that was to be.
+        sleeper: Whose sleep that was.
+    """
+
+    at_ms: int
+    ms: int
+    sleeper: Manners
 
 
 # A TLS alert, a web server, a shell that speaks first, nobody who is known, and who hangs up at once.
@@ -130,7 +144,8 @@ class Faults:
         lookups: How long the next lookups take by the script, in ms, and whether a name is found.
         lost_connects: How many of the next connections come to nothing by the script, without a word.
         garbled: Of which APIs the next answer makes no sense, by the script.
-        freezes: When that was, and for how long beyond the sleep that was to be, in ms.
+        freezes: Each time that the process stood still.
+        felt: Those of them whose sleep came to its end: no exception ended it.
         recreated: Which topics were made anew, and when.
         is_completing: Whether another process ends a transaction: what coordinators say of it is true then.
         failed_codecs: How many batches could not be compressed.
@@ -171,7 +186,9 @@ class Faults:
         self.lost_connects = 0
         self.garbled: set[int] = set()
         self.throttled_ms: Counter[int] = Counter()
-        self.freezes: list[tuple[int, int]] = []
+        self.freezes: list[Freeze] = []
+        self.felt: list[Freeze] = []
+        self._sleeping: dict[Manners, tuple[Freeze, int]] = {}  # and how many turns may have ended half way by then
         self.recreated: list[tuple[str, int]] = []
         self.is_completing = False
         self.healed_ms: int | None = None
@@ -428,13 +445,19 @@ class Faults:
 
     # -- the process
 
-    def on_select(self, longest_ms: int) -> None:
-        """The sender, or a caller in its place, is about to sleep for so long at most."""
+    def on_select(self, longest_ms: int, sleeper: Manners) -> None:
+        """The sender of a producer, or a caller in its place, is about to sleep for so long at most."""
+        tears = sum(self.fired[kind] for kind in _TEARS)
+        before = self._sleeping.pop(sleeper, None)
+        if before is not None and before[1] == tears and not self.ends_turns:
+            self.felt.append(before[0])
         if self.fires("freeze"):
             ms = int(self._chance.random() * 90_000)
             self.frozen_ms += ms
             # So much of it may have been its own sleep: nobody in the process can tell them apart.
-            self.freezes.append((self._scheduler.now_ms, max(0, ms - longest_ms)))
+            freeze = Freeze(self._scheduler.now_ms, max(0, ms - longest_ms), sleeper)
+            self.freezes.append(freeze)
+            self._sleeping[sleeper] = freeze, tears
             if self.cluster.telemetry is not None:
                 self.cluster.telemetry.slack_ms += ms
             self._scheduler.jump(ms)

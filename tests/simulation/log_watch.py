@@ -98,9 +98,7 @@ class LogWatch(logging.Handler):
             "with transactional.id %s cannot go on": lambda args: self._count("fatal transactions", 1),
             "The transaction of %s was not ended": lambda args: self._count("transactions left open", 1),
             "cannot go on": lambda args: self._count("deaths", 1),
-            "could not run for": lambda args: self._on_pause(args[0], self.faults.frozen_ms),
-            "A turn of the sender thread took": lambda args: self._on_pause(
-                args[0], self.faults.frozen_ms + self.faults.called_back_ms),
+            "could not run for": lambda args: self._on_pause(args[0]),
             "The machine slept": self._on_sleep,
             "Metrics for brokers have %d bytes": self._on_large_push,
             "refused metrics with": lambda args: self._on_refused_push(args[2]),
@@ -226,13 +224,13 @@ class LogWatch(logging.Handler):
                    for _node, api, answered in self.faults.cluster.refused_by):
             self.complaints.append(f"the producer says that metrics were refused with {code}, which nobody answered")
 
-    def _on_pause(self, ms: int, longest_ms: int) -> None:
+    def _on_pause(self, ms: int) -> None:
         """It counts from the end of the sleep that was to be, or from that of the last turn."""
         self._count("pauses", 1)
         shortest_ms = longest_pause_ms(self.parameters.props["request.timeout.ms"])
-        if not shortest_ms < ms <= longest_ms + LATE_MS:
+        if not shortest_ms < ms <= self.faults.frozen_ms + LATE_MS:
             self.complaints.append(f"the producer says that it stood still for {ms} ms; in all that was "
-                                   f"{longest_ms} ms, and {shortest_ms} is not long enough")
+                                   f"{self.faults.frozen_ms} ms, and {shortest_ms} is not long enough")
 
     def _on_sleep(self, args: Any) -> None:
         self._count("sleeps", 1)

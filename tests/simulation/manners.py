@@ -90,6 +90,7 @@ class Manners:
         failed_lookups: By name what the resolver said of it, in words.
         is_starting_over: Says whether all connections are closed for want of metadata (KIP-899).
         error_of: Says why a node is not connected, as the client has it.
+        producer: Whose they are, as soon as it is made.
         lookup_ms: When a name was asked for last.
         lookups: How many are under way.
         looked_up_ms: When the last one ended.
@@ -113,6 +114,7 @@ class Manners:
         self.conversations: dict[str, Conversation] = {}  # those that have not ended
         self.is_starting_over: Callable[[], bool] = bool
         self.error_of: Callable[[int], Exception | None] = lambda _node_id: None
+        self.producer: Any = None
         self._ended: dict[str, tuple[str, Explanation]] = {}  # by connection: by whose name, and what is to be said
         self._spoke_tls: set[str] = set()
         self._explained: set[tuple[str, str]] = set()  # name and phase
@@ -181,7 +183,7 @@ class Manners:
                 (explanation.waited_ms is None and not self.faults.freezes)
                 # The process may have stood still between a look at its clock and the bytes.
                 or not 0 < stated_ms <= (explanation.waited_ms or 0) + _TICKS_MS + self.faults.called_back_ms + max(
-                    (ms for _, ms in self.faults.freezes), default=0)):
+                    (freeze.ms for freeze in self.faults.freezes), default=0)):
             self.complain(f"the client says {text!r} of node {connection_id}, and had waited {explanation.waited_ms} "
                           "ms")
 

@@ -131,7 +131,7 @@ class SimPoller:
         self._network.ledger.on_poll(self)
         scheduler.pause()
         timeout_ms = None if timeout_s > 2**40 else math.ceil(timeout_s * 1000)
-        self._network.faults.on_select(0 if timeout_ms is None else timeout_ms)
+        self._network.faults.on_select(0 if timeout_ms is None else timeout_ms, self._manners)
         deadline_ms = None if timeout_ms is None else scheduler.now_ms + timeout_ms
         while True:
             ready = self._ready()

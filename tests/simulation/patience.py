@@ -14,7 +14,7 @@ from typing import Any
 from pyproducer.accumulator.transaction_manager import ID_EXPIRATION_MS, SILENCE_LIMIT_MS
 from pyproducer.common.errors import UNKNOWN, ApiError, IllegalStateError, KafkaError, KafkaTimeoutError
 from pyproducer.sender.freeze import longest_pause_ms
-from tests.simulation.faults import Faults
+from tests.simulation.faults import Faults, Freeze
 from tests.simulation.ledger import Ledger
 from tests.simulation.plan import Parameters
 from tests.simulation.workload import Sent, Workload
@@ -40,10 +40,10 @@ class Patience:
 
     def __init__(self, workload: Workload, parameters: Parameters, faults: Faults, ledger: Ledger,
                  checks: Counter[str]) -> None:
+        self._workload = workload
         self._records = workload.records
         self._props = parameters.props
         self._given_up = workload.given_up
-        self._has_others = bool(parameters.powers & {"two_producers", "asyncio", "transactions"})
         self._faults = faults
         self._ledger = ledger
         self._checks = checks
@@ -102,13 +102,9 @@ class Patience:
                 since_ms = min([since_ms, *(other.sent_ms for other in self._records if self._may_be_first(
                     other, record))])
             took_ms = record.told_ms - since_ms
-            pause_ms = longest_pause_ms(self._props["request.timeout.ms"])
-            shortest_ms = 2 * pause_ms
-            # It was seen in the sleep of one producer; another one may have meant to sleep for longer.
-            unsure_ms = pause_ms if self._has_others else 0
-            took_ms -= sum(ms - unsure_ms for at_ms, ms in self._faults.freezes
-                           if since_ms < at_ms and at_ms + ms <= record.told_ms and ms > shortest_ms
-                           and self._moves_deadlines(at_ms + ms))
+            took_ms -= sum(freeze.ms for freeze in self._faults.felt
+                           if since_ms < freeze.at_ms and freeze.at_ms + freeze.ms <= record.told_ms
+                           and self._moves_deadlines(freeze, record))
             self._checks["patience"] += 1
             if took_ms < self._props["delivery.timeout.ms"]:
                 self._wrong.append(f"{record} failed after {took_ms} ms, before delivery.timeout.ms was over: "
@@ -119,14 +115,14 @@ class Patience:
         return any(topic == record.topic and record.sent_ms <= at_ms <= record.told_ms
                    for topic, at_ms in self._faults.recreated)
 
-    def _moves_deadlines(self, ended_ms: int) -> bool:
-        """Whether all producers move their deadlines by a freeze that ended then.
+    def _moves_deadlines(self, freeze: Freeze, record: Sent) -> bool:
+        """Whether the deadline of a record must have moved by a freeze.
 
-        Others than the one in whose sleep it came may be in a turn: the second of these within delivery.timeout.ms is
-        taken for a callback.
+        Another producer than the one in whose sleep it came may have been in a turn, which is none.
         """
-        return not self._has_others or not any(
-            0 < ended_ms - (at_ms + ms) <= self._props["delivery.timeout.ms"] for at_ms, ms in self._faults.freezes)
+        producer = self._workload.producer_of(record.caller)
+        return (freeze.ms > longest_pause_ms(self._props["request.timeout.ms"])
+                and freeze.sleeper.producer is getattr(producer, "_producer", producer))
 
     def _may_be_first(self, other: Sent, record: Sent) -> bool:
         """Whether a record of which nobody knows may have begun the batch of one that never left."""

@@ -23,6 +23,7 @@ from typing import Any
 from pyproducer import BufferExhaustedError, ProducerClosedError, ProducerDeadError, TransactionAbortedError
 from pyproducer.common.errors import NOT_SENT, ApiError
 from pyproducer.common.printable import printable
+from pyproducer.sender.freeze import longest_pause_ms
 from tests.simulation.application import SimulatedFailure
 from tests.simulation.faults import Faults
 from tests.simulation.ledger import Handed, Ledger, identities
@@ -220,6 +221,10 @@ class Totals:
         if watch.counts["unencodable"] != self._faults.fired["unencodable"]:
             self._wrong.append(f"{self._faults.fired['unencodable']} requests could not be encoded, and the log tells "
                                f"of {watch.counts['unencodable']}")
+        shortest_ms = longest_pause_ms(self._parameters.props["request.timeout.ms"])
+        felt = sum(freeze.ms > shortest_ms for freeze in self._faults.felt)
+        if watch.counts["pauses"] < felt:
+            self._wrong.append(f"the process stood still {felt} times, and the log tells of {watch.counts['pauses']}")
         if watch.counts["deaths"] and not self._faults.ends_turns:
             self._wrong.append("the log says that a producer cannot go on, and nothing forced it to")
         if (watch.counts["torn turns"] or watch.counts["errors"]) and not (

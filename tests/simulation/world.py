@@ -339,6 +339,7 @@ class World:
              **application.props(), **(props or {})}, value_serializer=application.value_serializer)
         module.ROLE_IS_SAFE = is_safe
         accumulator = producer._runtime.accumulator
+        manners.producer = producer
         manners.error_of = lambda node_id: getattr(producer._runtime.wire.client._states.get(node_id), "error", None)
         manners.is_starting_over = lambda: bool(
             producer._runtime.wire.client._updater.rebootstrap_ms < scheduler.now_ms)

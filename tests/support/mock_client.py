@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyproducer.client.api_versions import NO_FINALIZED_FEATURES, FinalizedFeatures
 from pyproducer.client.request import ClientRequest, ClientResponse
-from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import Node
 from pyproducer.common.errors import IllegalStateError, UnsupportedVersionError
 from pyproducer.hotpath import CONNECTION
@@ -52,7 +51,6 @@ class MockClient(NetworkClient):
         self.failed_nodes: set[int] = set()
         self.features = NO_FINALIZED_FEATURES
         self.closed = False
-        self.woke_ms = NEVER_MS
         self.rest_ms = 0
         self.rests_ms: list[int] = []  # before each poll
         self.confirmation_ms = 0  # for how long the end may wait for what gets no answer

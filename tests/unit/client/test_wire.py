@@ -69,17 +69,6 @@ def test_renew_when_metadata_was_being_asked_for_then_the_next_client_asks_for_t
     assert len(setup.selector.asked(ApiKeys.METADATA)) == 1
 
 
-def test_renew_when_the_new_client_has_not_polled_then_it_knows_when_the_last_poll_was() -> None:
-    """A process that stood still between the two was not seen to: records expired that nobody could send."""
-    setup = ready_setup()
-    woke_ms = setup.client.woke_ms
-    setup.clock.advance(100)
-    setup.client.rest_ms = 30
-    setup.wire.renew()
-    assert setup.wire.client.woke_ms == woke_ms < setup.clock.now_ms()
-    assert setup.wire.client.rest_ms == 30
-
-
 def test_renew_when_an_address_does_not_work_then_its_last_error_stays() -> None:
     setup = ready_setup()
     setup.selector.accepts = lambda _connection_id: ConnectionRefusedError(111, "Connection refused")
@@ -110,8 +99,6 @@ def test_renew_when_canonical_names_were_found_and_the_cluster_is_known_then_no_
 
 class Poller:
     """As much of a client as sleeps: a real selector."""
-
-    woke_ms = rest_ms = 0
 
     def __init__(self, wakeup: Wakeup) -> None:
         self.selector = Selector(max_receive_size_bytes=None, connections_max_idle_ms=-1, wakeup=wakeup,

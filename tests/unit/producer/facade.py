@@ -28,7 +28,7 @@ from pyproducer import KafkaProducer, KafkaTimeoutError
 from pyproducer.accumulator.life import Life
 from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientRequest, ClientResponse
-from pyproducer.common.clock import NEVER_MS, SystemClock
+from pyproducer.common.clock import SystemClock
 from pyproducer.common.cluster import Node
 from pyproducer.common.errors import UnsupportedVersionError
 from pyproducer.common.waiting import Cell
@@ -75,7 +75,6 @@ class ScriptedBroker:
         self.was_forgotten = False  # a poll was left to sleep until it gave up
         self.is_closed = False
         self.renewals = 0
-        self.woke_ms = NEVER_MS
         self.rest_ms = 0
         self.on_renewal: Callable[[], None] = lambda: None
         self._metadata = metadata

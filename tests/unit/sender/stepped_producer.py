@@ -105,7 +105,7 @@ class SteppedProducer:
         self.room = make_room(self.metadata, self.accumulator, clock=self.clock, life=self.life, **{
             "batch_size_bytes": batch_size, "delivery_timeout_ms": delivery_timeout, "max_block_ms": 1000,
             "wakeup_sender": self.wire.wakeup, "on_failed": self.completion.on_failed, **room})
-        self.freeze = Freeze(self.wire, self.metadata, self.accumulator, self.clock, 500, delivery_timeout)
+        self.freeze = Freeze(self.wire, self.metadata, self.accumulator, self.clock, 500)
         self.sender = Sender(wire=self.wire, metadata=self.metadata, accumulator=self.accumulator,
                              completion=self.completion,
                              own_requests=own_requests, transaction_manager=self.manager, acks=acks,

@@ -132,7 +132,6 @@ def test_numbers_when_a_batch_in_doubt_outlives_the_brokers_memory_then_it_is_no
     producer.append_told("a")
     producer.turn()
     broker.take(frames(producer.client)[0])
-    producer.client.woke_ms = producer.clock.now_ms()
     if how == "the machine slept":
         producer.turn()
         producer.clock.suspend(2 * DAY_MS)
@@ -142,12 +141,10 @@ def test_numbers_when_a_batch_in_doubt_outlives_the_brokers_memory_then_it_is_no
         producer.client.is_ready_now = False
         for _ in range(48):
             producer.clock.advance(DAY_MS // 24)
-            producer.client.woke_ms = producer.clock.now_ms()
             producer.turn()
         producer.client.is_ready_now = True
     broker.model.forget(7)
     for _ in range(5):
-        producer.client.woke_ms = producer.clock.now_ms()
         producer.turn(advance=200)
         for frame in frames(producer.client):
             broker.take(frame)

@@ -18,7 +18,7 @@ DELIVERY_MS = 2000
 def frozen(producer: SteppedProducer, gap_ms: int = GAP_MS) -> SteppedProducer:
     """Let time pass in the poll of the turn before, as its client tells it."""
     producer.clock.advance(gap_ms)
-    producer.sender._freeze.on_pause(gap_ms, producer.clock.now_ms(), True)
+    producer.freeze.on_pause(gap_ms, producer.clock.now_ms())
     return producer
 
 
@@ -45,7 +45,7 @@ def test_deadlines_when_a_batch_came_after_the_thaw_then_it_has_its_own_time_and
     producer.clock.advance(GAP_MS)
     young = producer.append()
     (batch,) = producer.incomplete()
-    producer.sender._freeze.on_pause(GAP_MS, producer.clock.now_ms(), False)
+    producer.freeze.on_pause(GAP_MS, producer.clock.now_ms())
     assert batch.created_ms == producer.clock.now_ms()
     producer.turn(advance=DELIVERY_MS)
     assert young.done()
@@ -93,38 +93,30 @@ def test_client_when_nobody_ran_then_its_requests_have_longer() -> None:
     assert producer.client.moved_ms == GAP_MS
 
 
-def test_callback_when_it_took_long_then_it_is_told_once_and_the_client_stays() -> None:
+def test_turn_when_it_took_long_then_that_was_no_freeze() -> None:
+    """A callback runs in it, perhaps."""
     producer = SteppedProducer()
     producer.start()
-    producer.client.woke_ms = producer.clock.now_ms()
     producer.turn(advance=GAP_MS)
     producer.turn()
     assert len(producer.clients) == 1
-    assert producer.client.moved_ms == GAP_MS
+    assert producer.client.moved_ms == 0
 
 
-@pytest.mark.parametrize(("between_ms", "moved_ms"), [(DELIVERY_MS, GAP_MS), (DELIVERY_MS + 1, 2 * GAP_MS)])
-def test_callback_when_it_took_long_again_within_the_delivery_timeout_then_no_deadline_moves(
-        between_ms: int, moved_ms: int) -> None:
-    producer = SteppedProducer()
-    freeze = producer.freeze
-    freeze.on_pause(GAP_MS, 100_000, False)
-    freeze.on_pause(GAP_MS, 100_000 + between_ms, False)
-    assert producer.client.moved_ms == moved_ms
-    freeze.on_pause(GAP_MS, 100_000 + between_ms, True)
-    assert producer.client.moved_ms == moved_ms + GAP_MS
-
-
-@pytest.mark.parametrize(("gap_ms", "clients"), [(1000, 1), (1001, 2)])
-def test_rest_when_it_was_longer_than_anybody_meant_then_the_client_is_made_anew_once(
-        gap_ms: int, clients: int) -> None:
+@pytest.mark.parametrize(("gap_ms", "moved_ms"), [(1000, 0), (1001, 1001)])
+def test_rest_when_it_was_longer_than_anybody_meant_then_deadlines_move_and_the_client_is_made_anew_once(
+        gap_ms: int, moved_ms: int) -> None:
     producer = SteppedProducer()
     producer.start()
-    producer.client.woke_ms = producer.clock.now_ms()
+    (client,) = producer.clients
     producer.freeze.rested_ms = producer.clock.now_ms()
-    producer.turn(advance=gap_ms)
+    producer.clock.advance(gap_ms)
+    for _ in range(2):  # a caller, for whom the turn is not, and the thread
+        producer.freeze.end_rest(producer.clock.now_ms())
+    assert (client.moved_ms, client.rest_ms) == (moved_ms, gap_ms)
     producer.turn()
-    assert len(producer.clients) == clients
+    producer.turn()
+    assert len(producer.clients) == (2 if moved_ms else 1)
 
 
 def test_suspend_when_it_was_short_then_nothing_happens_and_short_ones_do_not_add_up() -> None:

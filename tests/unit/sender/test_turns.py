@@ -131,7 +131,6 @@ def test_caller_when_the_thread_stands_aside_then_he_sends_and_completes_his_rec
 
 
 def test_caller_when_nobody_ran_for_long_then_the_thread_makes_the_connections_anew_first(stage: Stage) -> None:
-    stage.producer.client.woke_ms = stage.clock.now_ms()
     steps, future = stage.steps(lambda: stage.clock.advance(60_000))
     assert steps == 1
     assert not future.done()
