@@ -17,7 +17,7 @@ Source:  Java ClusterConnectionStates, ConnectionState (4.1); KIP-144, KIP-580 (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -197,7 +197,7 @@ class ClusterConnectionStates:
             one is made.
 
     Attributes:
-        by_node: The states of all nodes that were ever connected. Written here only.
+        by_node: The states of all nodes that were ever connected, and are there. Written here only.
         preparing: The connections on which ApiVersions was not sent yet, and those that are authenticated anew, by
             node. Written here only.
         session_due_ms: Not above the earliest `session_due_ms` of all: before it nobody must be authenticated anew.
@@ -402,5 +402,14 @@ class ClusterConnectionStates:
         return any(state.is_preparing and not state.resolves_slowly(now_ms) for state in self.by_node.values())
 
     def node_ids(self) -> list[int]:
-        """Return the ids of all nodes that were ever connected."""
+        """Return the ids of all nodes that were ever connected, but for those that `forget_who_left` has forgotten."""
         return list(self.by_node)
+
+    def forget_who_left(self, present: Container[int]) -> None:
+        """Forget the nodes of the cluster that have no connection and are not there any more.
+
+        Some clusters give each broker that starts an id of its own, and what is kept of one has the error of its end.
+        """
+        for node_id, state in list(self.by_node.items()):
+            if node_id >= 0 and state.is_disconnected and node_id not in present:
+                del self.by_node[node_id]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyproducer.client.metadata_response import merge_response, with_leaders, without_leaders
 from pyproducer.client.unknown_topics import UnknownTopics
-from pyproducer.common.cluster import Cluster, Node, TopicPartition
+from pyproducer.common.cluster import Cluster, Node, TopicPartition, address_text
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import NOT_SENT, KafkaError
 from pyproducer.common.waiting import SYSTEM_LOCKS, Locks, Waiters, release_in_child
@@ -373,6 +373,8 @@ class ProducerMetadata:
             self._nodes_to_ask = tuple(merged.cluster.nodes.values())
             self._update_version += 1
             self._failed_attempts = 0
+            if self._last_errors:
+                self._forget_addresses_that_left()
             self._fatal = None
             self._answers_without_news = 0 if merged.made_progress else self._answers_without_news + 1
             self._refreshed(now_ms)
@@ -505,6 +507,13 @@ class ProducerMetadata:
 
     def _note_unknown(self, answered: Iterable[str], node_id: int, now_ms: int) -> None:
         unknown = {topic for topic in answered
+    def _forget_addresses_that_left(self) -> None:
+        """Forget why addresses did not work that no node has any more: where brokers move there is no end of them."""
+        present = {address_text(host, port) for host, port in self.bootstrap_addresses}
+        present.update(address_text(node.host, node.port) for node in self._nodes_to_ask)
+        self._last_errors = {where: why for where, why in self._last_errors.items()
+                             if where in present or ":" not in where}  # a login's, which has its mechanism's name
+
                    if self._topic_errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         self._unknown_topics.note(unknown, (topic for topic in answered if topic not in unknown), self._topics, node_id,
                                   now_ms)

@@ -276,6 +276,7 @@ class MetadataUpdater:
             return
         self.rebootstrap_ms = NEVER_MS
         self._metadata.forget_failure(address_text(node.host, node.port))
+        self._connections.states.forget_who_left(self._metadata.cluster.nodes)
 
     def _give_up_attempt(self, node: Node, what: str, error: ProtocolError, now_ms: int) -> None:
         """Ask again after the backoff, and tell callers who wait why it takes so long."""

@@ -500,6 +500,20 @@ def test_describe_failure_when_the_topic_is_known():
     assert "is known, with 1 partitions" in md.describe_failure("t")
 
 
+def test_failures_when_brokers_change_their_addresses_then_those_that_left_are_forgotten():
+    """Each address that a broker ever had, and that did not work once, was told in all timeouts and kept for ever."""
+    md = metadata()
+    md.note_failure("OAUTHBEARER", "login: the token endpoint does not answer")
+    md.note_failure("boot-2:9093", "DNS: the host name does not resolve")
+    cluster = ScriptedCluster()
+    for host in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
+        cluster.nodes = [Node(1, host, 9092)]
+        request = md.next_request(0)
+        md.update(cluster.metadata(request.body()), 13, 0, request=request)
+        md.note_failure(f"{host}:9092", "connect: no route to that host")
+    assert list(md.last_errors()) == ["OAUTHBEARER", "boot-2:9093", "10.0.0.3:9092"]
+
+
 def test_note_failure_when_repeated_then_no_news():
     md = metadata()
     assert md.note_failure("a:1", "refused")

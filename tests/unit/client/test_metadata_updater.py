@@ -129,6 +129,36 @@ def test_answer_when_it_is_doubted_then_another_broker_is_asked_where_one_can_be
     assert setup.metadata.told_by("other") is None
 
 
+def test_nodes_when_each_that_starts_has_another_id_then_those_that_left_are_forgotten():
+    """The state of each was kept as long as the producer lived, with the error that had ended its connection."""
+    setup = up()
+    setup.make_ready(1)
+    for node_id in range(2, 7):
+        setup.make_ready(node_id)
+        setup.selector.end(str(node_id), error=HANG_UP)
+        setup.cluster.nodes[1] = Node(node_id + 1, f"host-{node_id + 1}", 9092)
+        setup.poll()
+        setup.metadata.request_update()
+        setup.clock.advance(1_000)
+        setup.poll(times=3)
+    assert sorted(setup.client._states.node_ids()) == [-1, 1]
+
+
+def test_nodes_when_one_left_and_its_connection_lives_then_it_is_forgotten_when_that_ends():
+    setup = up()
+    setup.make_ready(1)
+    setup.make_ready(2)
+    del setup.cluster.nodes[1]
+    for is_over in (False, True):
+        if is_over:
+            setup.selector.end("2", error=HANG_UP)
+            setup.poll()
+        setup.metadata.request_update()
+        setup.clock.advance(1_000)
+        setup.poll(times=3)
+        assert (2 in setup.client._states.node_ids()) == (not is_over)
+
+
 def test_response_without_brokers_when_received_then_asked_again():
     setup = Setup(bootstrap=ONE)
     nodes, setup.cluster.nodes = setup.cluster.nodes, []
