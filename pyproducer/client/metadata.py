@@ -366,15 +366,17 @@ class ProducerMetadata:
                 self._last_success_ms = now_ms
             self._need_full_update = self._need_full_update or merged.needs_refresh
             self._new_topics -= merged.topics_answered
+            if request is not None:  # also those that the answer leaves out: they would be asked for without a pause
+                self._new_topics.difference_update(request.topics)
             self._topic_errors = merged.topic_errors
             self._note_unknown(merged.topics_answered, node_id, now_ms)
             self._last_answer, self._doubted_node = (merged.topics_answered, node_id), None
             self._take(merged.cluster, answers_start=not is_partial)
             self._nodes_to_ask = tuple(merged.cluster.nodes.values())
-            self._update_version += 1
-            self._failed_attempts = 0
             if self._last_errors:
                 self._forget_addresses_that_left()
+            self._update_version += 1
+            self._failed_attempts = 0
             self._fatal = None
             self._answers_without_news = 0 if merged.made_progress else self._answers_without_news + 1
             self._refreshed(now_ms)
@@ -505,8 +507,6 @@ class ProducerMetadata:
             self._answered_start_count = self._start_count
         self._on_snapshot(cluster)
 
-    def _note_unknown(self, answered: Iterable[str], node_id: int, now_ms: int) -> None:
-        unknown = {topic for topic in answered
     def _forget_addresses_that_left(self) -> None:
         """Forget why addresses did not work that no node has any more: where brokers move there is no end of them."""
         present = {address_text(host, port) for host, port in self.bootstrap_addresses}
@@ -514,6 +514,8 @@ class ProducerMetadata:
         self._last_errors = {where: why for where, why in self._last_errors.items()
                              if where in present or ":" not in where}  # a login's, which has its mechanism's name
 
+    def _note_unknown(self, answered: Iterable[str], node_id: int, now_ms: int) -> None:
+        unknown = {topic for topic in answered
                    if self._topic_errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         self._unknown_topics.note(unknown, (topic for topic in answered if topic not in unknown), self._topics, node_id,
                                   now_ms)

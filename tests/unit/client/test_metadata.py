@@ -99,6 +99,22 @@ def test_add_when_a_topic_is_new_then_asked_alone_and_without_backoff():
     assert md.time_to_next_update(1000) == 299_900 + 100
 
 
+def test_add_when_the_answer_leaves_the_new_topic_out_then_asked_again_after_the_backoff():
+    """It stayed new, and who waited for it asked again at once, after each such answer."""
+    md, waits = metadata(), []
+    md.add("u", 0)
+    for _ in range(4):
+        request = md.next_request(0)
+        assert "u" in request.topics
+        md.update(ScriptedCluster().metadata({"topics": []}), 13, 0, request=request)
+        md.add("u", 0)
+        md.request_update_for_topic("u", 0)
+        waits.append(md.time_to_next_update(0))
+    assert waits == [100, 200, 400, 800]
+    answer(md, 0, topic_row("u", 1))
+    assert md.cluster.topics == {"u"}
+
+
 def test_add_when_a_request_is_under_way_then_asked_again():
     md = metadata()
     md.add("a", 0)
@@ -484,6 +500,20 @@ def test_describe_failure_when_no_broker_answered_then_each_address_says_why():
     assert md.last_errors() == {"boot-2:9093": "DNS: the host name does not resolve"}
 
 
+def test_failures_when_brokers_change_their_addresses_then_those_that_left_are_forgotten():
+    """Each address that a broker ever had, and that did not work once, was told in all timeouts and kept for ever."""
+    md = metadata()
+    md.note_failure("OAUTHBEARER", "login: the token endpoint does not answer")
+    md.note_failure("boot-2:9093", "DNS: the host name does not resolve")
+    cluster = ScriptedCluster()
+    for host in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
+        cluster.nodes = [Node(1, host, 9092)]
+        request = md.next_request(0)
+        md.update(cluster.metadata(request.body()), 13, 0, request=request)
+        md.note_failure(f"{host}:9092", "connect: no route to that host")
+    assert list(md.last_errors()) == ["OAUTHBEARER", "boot-2:9093", "10.0.0.3:9092"]
+
+
 def test_describe_failure_when_the_topic_has_an_error_then_code_and_sentence():
     md = metadata()
     md.add("orders", 0)
@@ -498,20 +528,6 @@ def test_describe_failure_when_the_topic_is_known():
     md.add("t", 0)
     answer(md, 0, topic_row("t", 1))
     assert "is known, with 1 partitions" in md.describe_failure("t")
-
-
-def test_failures_when_brokers_change_their_addresses_then_those_that_left_are_forgotten():
-    """Each address that a broker ever had, and that did not work once, was told in all timeouts and kept for ever."""
-    md = metadata()
-    md.note_failure("OAUTHBEARER", "login: the token endpoint does not answer")
-    md.note_failure("boot-2:9093", "DNS: the host name does not resolve")
-    cluster = ScriptedCluster()
-    for host in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
-        cluster.nodes = [Node(1, host, 9092)]
-        request = md.next_request(0)
-        md.update(cluster.metadata(request.body()), 13, 0, request=request)
-        md.note_failure(f"{host}:9092", "connect: no route to that host")
-    assert list(md.last_errors()) == ["OAUTHBEARER", "boot-2:9093", "10.0.0.3:9092"]
 
 
 def test_note_failure_when_repeated_then_no_news():
