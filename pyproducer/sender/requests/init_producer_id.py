@@ -123,7 +123,7 @@ class InitProducerId(OwnRequest):
             # What waits fails. An ACL may be there for the next record, as Java's Sender.shouldHandleAuthorizationError
             # sees it, who asks without a pause.
             self._manager.refusal = error if self._has_records() else None
-            self.last_error = error
+            self.note(error)
             return Reaction.AGAIN
         if reaction is None:
             self.on_hopeless(error)
@@ -150,7 +150,7 @@ class InitProducerId(OwnRequest):
         why = (f"InitProducerId: it answered with producer id {answer.producer_id} and epoch {answer.epoch}; the id "
                f"must be from 0, the epoch from 0 to {highest}, and it is asked again until they are")
         is_new = self._metadata.note_failure(where, why)
-        self.last_error = RemoteProtocolError(why)
+        self.note(RemoteProtocolError(why))
         self.log_level = logging.WARNING if is_new else logging.DEBUG
         return Reaction.AGAIN
 

@@ -102,8 +102,12 @@ class OwnRequest(ABC):
             reaction = Reaction.AGAIN
         else:
             return None
-        self.last_error = error
+        self.note(error)
         return reaction
+
+    def note(self, error: KafkaError) -> None:
+        """Keep why it is repeated."""
+        self.last_error = error
 
 
 NextRequest = Callable[[], "OwnRequest | None"]
