@@ -90,4 +90,7 @@ class AddPartitionsToTxn(TransactionRequest):
         else:
             self._transaction.is_known_there = True
             self._transaction.partitions.update(dict.fromkeys(added))
+            missing = next((place for place in self._partitions if place not in added), None)
+            if missing is not None:
+                return self.left_out(missing)
         return Reaction.DONE

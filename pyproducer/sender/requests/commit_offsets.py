@@ -140,7 +140,7 @@ class TxnOffsetCommit(TransactionRequest):
         if failures:
             self._fail(failures[0])
         elif left:
-            return Reaction.AGAIN  # it did not answer for these
+            return self.left_out(next(iter(left)))
         else:
             self._transactions.on_offsets_committed(self._order)
         return Reaction.DONE

@@ -62,7 +62,7 @@ class FindCoordinator(OwnRequest):
             return reaction or Reaction.DONE
         log.warning("Node %s was asked for the coordinator of %s, and answered for others", response.destination,
                     self._key)
-        return Reaction.AGAIN
+        return self.left_out(self._key)
 
     def on_hopeless(self, error: KafkaError) -> None:
         """See OwnRequest."""

@@ -20,7 +20,7 @@ from pyproducer.accumulator.transaction_manager import TransactionManager
 from pyproducer.client.find_coordinator import COORDINATOR_MOVED, GROUP, TRANSACTION
 from pyproducer.client.request import ClientResponse
 from pyproducer.common.error_codes import ErrorCode, error_for_code
-from pyproducer.common.errors import ApiError, KafkaError
+from pyproducer.common.errors import ApiError, KafkaError, RemoteProtocolError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.transaction.transactions import OpenTransaction, Transactions
 
@@ -109,6 +109,10 @@ class OwnRequest(ABC):
         """Keep why it is repeated."""
         self.last_error = error
 
+    def left_out(self, what: object) -> Reaction:
+        """The answer says nothing of what was asked for: it is asked again, after a backoff."""
+        self.note(RemoteProtocolError(f"it answered, and said nothing of {what}"))
+        return Reaction.AGAIN
 
 NextRequest = Callable[[], "OwnRequest | None"]
 """Returns what is to be sent now of one kind; None when nothing is due."""

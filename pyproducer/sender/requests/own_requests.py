@@ -25,6 +25,7 @@ from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import Node
 from pyproducer.common.errors import KafkaError, LocalProtocolError
 from pyproducer.common.sender_log import SenderLog, sender_log
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.sender.requests.find_coordinator import FindCoordinator
 from pyproducer.sender.requests.own_request import CoordinatorKey, NextRequest, OwnRequest, Reaction
 
@@ -67,6 +68,7 @@ class OwnRequests:
         self._soon_count = 0
         self._retry_at_ms = 0
         self.trouble: str = ""
+        self._failing: ApiKeys | None = None  # what `trouble` is about
 
     def step(self, now_ms: int) -> int:
         """Send what is due, if it is time to.
@@ -150,19 +152,25 @@ class OwnRequests:
         if reaction is Reaction.DONE:
             self._attempts = self._soon_count = 0
             self._retry_at_ms = now_ms
-            self.trouble = ""
+            if request.api_key is self._failing:  # a coordinator that is found says nothing of what it refuses
+                self.trouble = ""
             return
         if reaction is Reaction.SOON:
             doubled_ms = FIRST_SOON_MS * 2 ** min(self._soon_count, _MOST_DOUBLINGS)
             self._soon_count += 1
             self._retry_at_ms = now_ms + min(doubled_ms, max(self._retry_backoff.initial_ms, FIRST_SOON_MS))
+            self._note_trouble(request, self._soon_count, f"node {response.destination}: {request.last_error}")
             return
         if reaction is Reaction.FIND_COORDINATOR and request.coordinator is not None:
             self._coordinators.pop(request.coordinator, None)
         self._back_off(now_ms, f"node {response.destination}: {why or request.last_error}", request)
 
+    def _note_trouble(self, request: OwnRequest, attempts: int, why: str) -> None:
+        self._failing = request.api_key
+        self.trouble = f"{request.api_key.title} failed {attempts} times, the last time: {why}"
+
     def _back_off(self, now_ms: int, why: str, request: OwnRequest) -> None:
         self._retry_at_ms = now_ms + self._retry_backoff.backoff_ms(self._attempts)
         self._attempts += 1
-        self.trouble = f"{request.api_key.title} failed {self._attempts} times, the last time: {why}"
+        self._note_trouble(request, self._attempts, why)
         log.log(request.log_level, "%s is repeated (attempt %d failed: %s)", request.api_key.title, self._attempts, why)

@@ -75,7 +75,7 @@ class PreparedCheck(OwnRequest):
             else:
                 self._transactions.prepared.pop(prepared.transactional_id, None)
             return Reaction.DONE
-        return Reaction.AGAIN
+        return self.left_out(f"transactional id {prepared.transactional_id!r}")
 
     def on_refused(self, error: KafkaError) -> None:
         """See OwnRequest."""

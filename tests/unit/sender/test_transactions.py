@@ -87,6 +87,80 @@ def test_init_when_called_then_the_coordinator_is_found_and_gives_id_and_epoch()
     assert producer.client.in_flight == []
 
 
+def trouble_of(producer: SteppedTransactions) -> str:
+    """Why the client's own requests fail, as errors tell."""
+    assert producer.sender._own_requests is not None
+    return producer.sender._own_requests.trouble
+
+
+def test_trouble_when_the_coordinator_is_found_again_then_why_it_refuses_is_known_until_it_does_not() -> None:
+    """A call that timed out in that moment told nothing of it."""
+    producer, _ = initializing()
+    why = "InitProducerId failed 1 times, the last time: node 1: NOT_COORDINATOR"
+    producer.answer_own(INIT, ErrorCode.NOT_COORDINATOR)
+    assert trouble_of(producer).startswith(why)
+    producer.turn(advance=100)
+    producer.answer_own(FIND)
+    assert trouble_of(producer).startswith(why)
+    producer.turn()
+    producer.answer_own(INIT)
+    assert trouble_of(producer) == ""
+
+
+def test_trouble_when_nobody_finds_the_coordinator_then_it_is_known_until_somebody_does() -> None:
+    producer = SteppedTransactions()
+    producer.tx.initialize(None)
+    producer.turn()
+    producer.answer_own(FIND, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert trouble_of(producer).startswith("FindCoordinator failed 1 times, the last time: node 1: COORDINATOR_NOT_AV")
+    producer.turn(advance=100)
+    producer.answer_own(FIND)
+    assert trouble_of(producer) == ""
+
+
+def test_partitions_when_the_coordinator_leaves_one_out_then_it_is_asked_for_again_after_the_backoff() -> None:
+    """It was asked for again at once, after each such answer."""
+    producer = SteppedTransactions(level=0)
+    producer.begin()
+    producer.append()
+    producer.append(1)
+    producer.turn()
+    producer.client.answer({"throttle_time_ms": 0, "results_by_topic_v3_and_below": [
+        {"name": "t", "results_by_partition": [{"partition_index": 1, "partition_error_code": 0}]}]},
+        request=producer.own, received_ms=producer.clock.now_ms())
+    assert trouble_of(producer).startswith(
+        "AddPartitionsToTxn failed 1 times, the last time: node 1: it answered, and said nothing of t-0")
+    producer.turn(advance=99)
+    assert producer.apis() == [PRODUCE], "what was added goes"
+    producer.turn(advance=1)
+    assert producer.client.body_of(producer.own)["v3_and_below_topics"] == [{"name": "t", "partitions": [0]}]
+    producer.answer_own(ADD)
+    assert trouble_of(producer) == ""
+
+
+def test_coordinator_when_the_answer_is_of_others_then_what_is_told_says_so() -> None:
+    """A timeout said "node 1: None"."""
+    producer = SteppedTransactions()
+    producer.tx.initialize(None)
+    producer.turn()
+    producer.client.answer({"throttle_time_ms": 0, "coordinators": []}, request=producer.own,
+                           received_ms=producer.clock.now_ms())
+    assert trouble_of(producer) == ("FindCoordinator failed 1 times, the last time: node 1: it answered, and said "
+                                    "nothing of transactional id 'shop'")
+
+
+def test_trouble_when_the_last_transaction_does_not_come_to_its_end_then_it_is_known() -> None:
+    """The timeout of the next one's first call, or of its records, told nothing of that."""
+    producer, _ = initializing()
+    for attempt in (1, 2):
+        producer.answer_own(INIT, ErrorCode.CONCURRENT_TRANSACTIONS)
+        assert trouble_of(producer).startswith(
+            f"InitProducerId failed {attempt} times, the last time: node 1: CONCURRENT_TRANSACTIONS")
+        producer.turn(advance=100)
+    producer.answer_own(INIT)
+    assert trouble_of(producer) == ""
+
+
 def test_transaction_when_brokers_have_v2_then_its_records_and_its_end_are_all_that_is_sent() -> None:
     producer = in_transaction()
     (request,) = producer.client.in_flight
