@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from uuid import UUID
 
 from pyproducer.accumulator.batch_state import WAITING, BatchState
+from pyproducer.common.cluster import Cluster
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import LocalProtocolError
 from pyproducer.record.layout import NO_PRODUCER, NO_SEQUENCE, ProducerIdAndEpoch, increment_sequence, is_earlier
@@ -53,6 +54,9 @@ REFUSALS: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.U
 """A broker refuses a batch for its numbers, id or epoch: this attempt stored nothing."""
 
 NO_OFFSET = -1
+# So many answers in a row must tell of another topic of that name before a batch in doubt is given up for it: a broker
+# that lags behind is contradicted meanwhile. client/metadata_response.py believes older leader epochs after as many.
+_MOST_LAGGING = 5
 _NOT_NUMBERED_YET = frozenset({BatchState.OPEN, BatchState.QUEUED})
 
 
@@ -143,9 +147,9 @@ class PartitionSequence:
         known_until_ms: Until when the broker knows us for certain, in monotonic ms.
     """
 
-    __slots__ = ("_batches", "_has_doubt", "_hole", "_known_end_offset", "_known_leader_epoch", "_known_topic_id",
-                 "_manager", "_newest", "is_disturbed", "known_until_ms", "last_acked_sequence", "next_sequence",
-                 "owner", "state")
+    __slots__ = ("_another_topic", "_batches", "_has_doubt", "_hole", "_known_end_offset", "_known_leader_epoch",
+                 "_known_topic_id", "_manager", "_newest", "is_disturbed", "known_until_ms", "last_acked_sequence",
+                 "next_sequence", "owner", "state")
 
     def __init__(self, batches: list[ProducerBatch], manager: TransactionManager) -> None:
         self._batches = batches
@@ -166,6 +170,9 @@ class PartitionSequence:
         self._has_doubt: bool = False
         # Where the batches begin that were numbered last: with one more, they are those that a broker knows.
         self._newest: tuple[int, ...] = ()
+        # The last snapshot by which the batch in doubt that is next would go to another topic than it was sent to, and
+        # how many in a row said so.
+        self._another_topic: tuple[Cluster | None, int] = (None, 0)
 
     def _move(self, event: SequenceEvent) -> SequenceState:
         """Move to another state.
@@ -298,6 +305,7 @@ class PartitionSequence:
         """A batch, or an attempt, ended: it was stored or refused, or has failed."""
         if batch.base_sequence == NO_SEQUENCE:
             return
+        self._another_topic = (None, 0)
         self._has_doubt |= event is SequenceEvent.UNKNOWN
         self._move(event)
         if event in _MAKES_HOLE and (self._hole == NO_SEQUENCE or is_earlier(batch.base_sequence, self._hole)):
@@ -360,18 +368,36 @@ class PartitionSequence:
         """Whether a batch with lower numbers is not decided: while that is missing, a broker refuses this one."""
         return self._oldest() is not batch
 
+    def may_go_again(self, batch: ProducerBatch, now_ms: int, cluster: Cluster) -> bool | None:
+        """Whether a batch that waits and may be in the log may be sent again; None where only other answers can tell.
+
+        One answer may be that of a broker that lags behind, and what may be in the log is given up for none of these.
+        """
+        topic_id = cluster.table(batch.topic_partition.topic).topic_id
+        if self.why_not_again(batch, now_ms, topic_id) is None:
+            self._another_topic = (None, 0)
+            return True
+        last, count = self._another_topic
+        if cluster is not last:
+            count += 1
+            self._another_topic = (cluster, count)
+        return False if count >= _MOST_LAGGING or self._is_forgotten(batch, now_ms) else None
+
+    def _is_forgotten(self, batch: ProducerBatch, now_ms: int) -> bool:
+        return batch.first_sent_ms is not None and now_ms - batch.first_sent_ms >= self._manager.memory_ms
+
     def why_not_again(self, batch: ProducerBatch, now_ms: int, topic_id: UUID | None) -> str | None:
         """Say why a batch that waits and may be in the log is not sent again; None where it may be.
 
         By its numbers no broker would know it again, and it would be stored a second time, or before others. A topic
-        that was made anew is seen where brokers tell topic ids, and metadata is not behind.
+        that was made anew is seen where brokers tell topic ids.
 
         Args:
             batch: The batch; it says which topic it was sent to last.
             now_ms: Monotonic time, in ms.
             topic_id: The topic that it would be sent to now; None where that is not known.
         """
-        if batch.first_sent_ms is not None and now_ms - batch.first_sent_ms >= self._manager.memory_ms:
+        if self._is_forgotten(batch, now_ms):
             return ("it may be in the log, and was sent first so long ago that brokers may have forgotten producer id "
                     f"{batch.producer_id} by now, and would store it a second time")
         if topic_id is not None and batch.topic_id is not None and topic_id != batch.topic_id:

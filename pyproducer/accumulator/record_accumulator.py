@@ -452,10 +452,14 @@ class RecordAccumulator:
             topic, index = partition.topic_partition
             table = cluster.tables.get(topic)
             sequence = partition.sequence
-            if first.may_be_in_log and sequence is not None and sequence.why_not_again(
-                    first, now_ms, None if table is None else table.topic_id) is not None:
-                expired.append(first)
-                continue
+            if first.may_be_in_log and sequence is not None:
+                may_go = sequence.may_go_again(first, now_ms, cluster)
+                if may_go is False:
+                    expired.append(first)
+                    continue
+                if may_go is None:
+                    unknown_leader_topics.add(topic)  # of the topic that it was sent to no leader is known
+                    continue
             info = None if table is None else table.by_index.get(index)
             if table is None or info is None or info.leader is None:
                 unknown_leader_topics.add(topic)

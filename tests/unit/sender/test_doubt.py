@@ -308,9 +308,15 @@ def behind_one_that_stepped_aside(broker: Broker, version: int = 13) -> SteppedP
     return producer
 
 
+def tell_topic(producer: SteppedProducer, topic_id: int) -> None:
+    """Answer for metadata with this topic of the name."""
+    producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=topic_id)), 13, producer.clock.now_ms())
+
+
 def make_topic_anew(producer: SteppedProducer) -> None:
-    """Have metadata tell of another topic of that name."""
-    producer.metadata.update(metadata_response(topic_id=uuid.UUID(int=78)), 13, 0)
+    """Have each answer for metadata from now on tell of another topic of that name."""
+    tell_topic(producer, 78)
+    producer.client.on_poll = lambda: tell_topic(producer, 78)
 
 
 def store_in(broker: Broker, producer: SteppedProducer) -> None:
@@ -346,6 +352,37 @@ def test_order_when_one_in_doubt_is_behind_one_that_stepped_aside_then_it_does_n
     store_in(broker, producer)
     assert broker.values()[-1] == b"d"
     assert not producer.incomplete()
+
+
+@pytest.mark.parametrize("answers", [1, 4])
+def test_topic_when_a_broker_lags_behind_and_tells_of_one_before_it_then_the_one_in_doubt_waits_for_other_answers(
+        answers: int) -> None:
+    """One such answer, and c was told as unknown: nobody had decided that. The next answer named the topic again."""
+    broker = Broker()
+    producer = behind_one_that_stepped_aside(broker)
+    for _ in range(answers):
+        tell_topic(producer, 76)
+        for _ in range(6):
+            producer.turn(advance=20)
+        assert producer.told_names() == ["s", "a"]
+        assert producer.client.in_flight == []
+        assert producer.metadata.time_to_next_update(producer.clock.now_ms()) <= 1000, "it is asked again"
+    tell_topic(producer, 77)
+    store_in(broker, producer)
+    assert broker.values() == [b"s", b"b", b"c"]
+    assert producer.told_names() == ["s", "a", "b", "c"]
+
+
+def test_topic_when_answers_of_brokers_that_lag_alternate_with_others_then_they_never_count_together() -> None:
+    broker = Broker()
+    producer = behind_one_that_stepped_aside(broker)
+    producer.client.is_ready_now = False
+    for _ in range(10):
+        tell_topic(producer, 76)
+        producer.turn(advance=20)
+        tell_topic(producer, 77)
+        producer.turn(advance=20)
+    assert producer.told_names() == ["s", "a"]
 
 
 @pytest.mark.parametrize("first_version", [12, 13])
