@@ -682,11 +682,14 @@ class RecordAccumulator:
             if not batches:
                 self.busy.pop(partition, None)  # it is looked at no more
 
-    def abort_batches(self, error: KafkaError, *, only_undrained: bool = False, of_transaction: bool = False) -> int:
+    def abort_batches(self, error: KafkaError, *, only_undrained: bool = False, of_transaction: bool = False,
+                      explain: Callable[[str, ProducerBatch | None], KafkaError] | None = None) -> int:
         """Fail what is incomplete: batches, and the records that wait for metadata.
 
         Args:
             error: What their futures get; with outcome unknown where the records may be in the log.
+            explain: Gives the error of its own that a batch gets in its place, or records without a batch, by their
+                topic.
             only_undrained: Only batches that are not on the wire. Else nothing is there any more: it was discarded.
             of_transaction: As `only_undrained`, and records that wait for metadata, too: their transaction is given up.
 
@@ -711,14 +714,16 @@ class RecordAccumulator:
                 if of_transaction and partition.sequence is not None:  # else nothing is numbered behind it
                     partition.sequence.on_end(
                         batch, SequenceEvent.UNKNOWN if batch.may_be_in_log else SequenceEvent.FAILED)
+                own = error if explain is None else explain(partition.topic_partition.topic, batch)
                 if batch.may_be_in_log or batch.state is BatchState.ON_WIRE:
-                    batch.fail(partial(_with_outcome, error, UNKNOWN))
-                elif batch.attempts:
-                    batch.fail(lambda _index: error)
-                else:  # whatever was refused, the producer's id for one, these records were not
-                    batch.fail(partial(_with_outcome, error, NOT_SENT))
+                    own = _with_outcome(own, UNKNOWN)
+                elif not batch.attempts:  # whatever was refused, the producer's id for one, these records were not
+                    own = _with_outcome(own, NOT_SENT)
+                batch.fail(partial(_same, own))
                 self.finish(batch)
-        return aborted + self.waiting.fail_all(error) if fails_waiting else aborted
+        if not fails_waiting:
+            return aborted
+        return aborted + self.waiting.fail_all(lambda topic: error if explain is None else explain(topic, None))
 
     def pool_that_lacks(self, why: LoopWaitError) -> BufferPool:
         """Return whose memory a postponed record waits for: the whole's where its part has enough."""
@@ -795,7 +800,11 @@ class RecordAccumulator:
             make_sequence=self._make_sequence))
 
 
-def _with_outcome(error: KafkaError, outcome: str, _index: int) -> KafkaError:
+def _same(error: KafkaError, _index: int) -> KafkaError:
+    return error
+
+
+def _with_outcome(error: KafkaError, outcome: str) -> KafkaError:
     if error.outcome == outcome:
         return error
     own = copy.copy(error)

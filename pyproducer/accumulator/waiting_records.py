@@ -287,11 +287,12 @@ class WaitingRecords:
                 del self.queues[queue.key]
             return True
 
-    def fail_all(self, error: KafkaError) -> int:
-        """Fail all records that wait; return how many."""
+    def fail_all(self, error_for: Callable[[str], KafkaError]) -> int:
+        """Fail all records that wait, each with the error that `error_for` gives for its topic; return how many."""
         failed = 0
         for queue in list(self.queues.values()):
             self.resume(queue)
+            error = error_for(queue.topic)
             while queue.records:
                 self.fail(queue, queue.records[0], error)
                 failed += 1

@@ -122,12 +122,6 @@ class Completion:
             trouble: Why the client's own requests fail, without which it may not go; "" where none does.
         """
         maybe_in_log = batch.may_be_in_log or batch.is_in_flight
-        tried = f"after {batch.attempts} failed attempts" if batch.attempts else (
-            "while its first request was not answered" if batch.is_in_flight else "before it could be sent")
-        why = self._metadata.describe_failure(batch.topic_partition.topic) if not batch.is_in_flight else ""
-        last_error = f"; the last attempt failed with: {batch.last_error}" if batch.last_error is not None else ""
-        if trouble and not batch.is_in_flight:
-            last_error += f"; {trouble}"
         sequence = self._accumulator.sequence_of(batch)
         over: str | None = (f"{now_ms - batch.created_ms} ms passed since the batch was created, and "
                             f"delivery.timeout.ms is {self._delivery_timeout_ms}")
@@ -135,8 +129,8 @@ class Completion:
             topic_id = self._metadata.cluster.table(batch.topic_partition.topic).topic_id
             over = sequence.why_not_again(batch, now_ms, topic_id)
         error = KafkaTimeoutError(
-            f"{batch.record_count} record(s) for {batch.topic_partition} expired {tried}: {over}"
-            f"{last_error}{'. ' + why if why else ''}",
+            f"{batch.record_count} record(s) for {batch.topic_partition} expired {_tried(batch)}: {over}"
+            f"{self._why(batch, trouble)}",
             phase="delivery", outcome=UNKNOWN if maybe_in_log else NOT_SENT)
         error.__cause__ = batch.last_error
         self.on_failed(error)
@@ -150,6 +144,37 @@ class Completion:
         else:
             batch.fail(lambda _index: error)
             self._accumulator.finish(batch)
+
+    def _why(self, batch: ProducerBatch, trouble: str) -> str:
+        """Say what kept a batch from being stored, for the end of an error's text; see `expire`."""
+        last_error = f"; the last attempt failed with: {batch.last_error}" if batch.last_error is not None else ""
+        if batch.is_in_flight:
+            return last_error
+        return (f"{last_error}{'; ' + trouble if trouble else ''}. "
+                f"{self._metadata.describe_failure(batch.topic_partition.topic)}")
+
+    def give_up(self, error: KafkaError, trouble: str) -> int:
+        """Fail all that is left, for the producer is closed; each error says what its records waited for.
+
+        Args:
+            error: That it is closed.
+            trouble: See `expire`.
+
+        Returns:
+            How many records failed.
+        """
+        def explain(topic: str, batch: ProducerBatch | None) -> KafkaError:
+            own = own_copy(error)
+            if batch is None:
+                own.args = (f"{error}: {self._metadata.describe_failure(topic)}",)
+            else:
+                own.args = (f"{error}, {_tried(batch)}{self._why(batch, trouble)}",)
+                own.__cause__ = batch.last_error
+            return own
+
+        aborted = self._accumulator.abort_batches(error, explain=explain)
+        self.count_failed(aborted)
+        return aborted
 
     def refuse(self, refusal: Refusal) -> None:
         """Fail what waits for whoever refused us for good; what is sent from now on tries again.
@@ -367,6 +392,11 @@ class Completion:
                 sequence.on_end(batch, SequenceEvent.UNKNOWN if error.outcome == UNKNOWN else SequenceEvent.FAILED)
             self.count_failed(batch.record_count)
         batch.fail(error_for or (lambda _index: error))
+
+
+def _tried(batch: ProducerBatch) -> str:
+    return f"after {batch.attempts} failed attempts" if batch.attempts else (
+        "while its first request was not answered" if batch.is_in_flight else "before it could be sent")
 
 
 def _error_by_record(error: ApiError, messages: dict[int, str | None],

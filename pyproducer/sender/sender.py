@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from pyproducer.accumulator.batch_state import BatchState, move
 from pyproducer.accumulator.delivery_tally import DeliveryTally
+from pyproducer.accumulator.late_callbacks import LateCallbacks
+from pyproducer.accumulator.produce_result import own_copy
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.accumulator.transaction_manager import TransactionManager
@@ -20,7 +22,7 @@ from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.request import ClientRequest
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import Cluster, Node
-from pyproducer.common.errors import KafkaError
+from pyproducer.common.errors import KafkaError, ProducerClosedError
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.hotpath import CODEC, NodeRow
 from pyproducer.observe.registry import Registry
@@ -171,9 +173,15 @@ class Sender:
 
     def abort(self, error: KafkaError) -> int:
         """Fail what is left, when the connections are closed; return how many records that were."""
-        aborted = self._completion.abort(error)
+        if isinstance(error, ProducerClosedError):
+            aborted = self._completion.give_up(error, self._trouble)
+        else:
+            aborted = self._completion.abort(error)  # it says why by itself
         if self._transactions is not None:
-            self._transactions.end_life(error)
+            own = own_copy(error)
+            if self._trouble:
+                own.args = (f"{error}; {self._trouble}",)
+            self._transactions.end_life(own)
         return aborted
 
     def say_goodbye(self, now_ms: int) -> None:
@@ -216,8 +224,7 @@ class Sender:
         check = self._accumulator.ready(cluster, now_ms)
         while check.expired:
             for batch in check.expired:
-                self._completion.expire(batch, now_ms,
-                                        "" if self._own_requests is None else self._own_requests.trouble)
+                self._completion.expire(batch, now_ms, self._trouble)
             if manager is not None and not manager.is_undisturbed:
                 # What waited for their fate goes now: nothing else ends the poll.
                 timeout_ms = min(timeout_ms, self._step_own_requests(manager, now_ms))
@@ -276,6 +283,11 @@ class Sender:
 
     def _count_codec(self) -> int:
         """Note how long what was drained took to be compressed; return it, in ms."""
+    @property
+    def _trouble(self) -> str:
+        """Why the client's own requests fail, without which records may not go; "" where none does."""
+        return "" if self._own_requests is None else self._own_requests.trouble
+
         ledger, now_ms = self._registry.ledger, self._completion.clock.now_ms()
         began_ms, ledger.compresses_from_ms = ledger.compresses_from_ms, 0
         if now_ms > began_ms:

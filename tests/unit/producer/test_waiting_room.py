@@ -703,7 +703,7 @@ def test_caller_when_he_waits_for_the_room_and_then_for_all_memory_then_both_tog
         waits.append(timeout_s)
         if len(waits) == 1:  # those in the room end, and another batch takes their memory
             producer.clock.advance(300)
-            producer.accumulator.waiting.fail_all(KafkaError("the test"))
+            producer.accumulator.waiting.fail_all(lambda _topic: KafkaError("the test"))
             other = threading.Thread(target=producer.append, args=(1, b"v" * 80_000))
             other.start()
             other.join(GIVE_UP_S)

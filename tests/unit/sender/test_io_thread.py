@@ -233,6 +233,42 @@ def test_forced_close_when_records_are_left_then_the_outcome_of_each_says_whethe
     assert producer.client.closed
 
 
+def test_forced_close_when_records_are_left_then_each_error_says_what_they_waited_for() -> None:
+    """Who closed with a timeout learned that the producer was closed, and nothing of the broker that refused them."""
+    producer = SteppedProducer(idempotent=False, partitions=5)
+    producer.append_told("refused", 2)
+    producer.turn()
+    producer.answer_all(code=ErrorCode.NOT_ENOUGH_REPLICAS)
+    producer.append_told("in flight", 0)
+    producer.turn()
+    producer.append_told("never left", 3)
+    waiting = producer.enter(topic="u")
+    producer.metadata.note_failure("127.0.0.1:9092", "connect: Connection refused")
+    Thread(producer).run_to_the_end(0)
+    refused = producer.error_of("refused")
+    assert ("closed before the record was acknowledged, after 1 failed attempts; the last attempt failed with: "
+            "NOT_ENOUGH_REPLICAS: t-2: ") in str(refused)
+    assert refused.__cause__.code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert str(producer.error_of("in flight")).endswith(", while its first request was not answered")
+    assert str(producer.error_of("never left")).endswith(
+        ", before it could be sent. topic 't' is known, with 5 partitions (metadata version 1); "
+        "127.0.0.1:9092: connect: Connection refused")
+    error = waiting.exception(0)
+    assert type(error) is ProducerClosedError
+    assert ("acknowledged: no answer so far tells of topic 'u' (metadata version 1); 127.0.0.1:9092: connect: "
+            "Connection refused") in str(error)
+
+
+def test_forced_close_when_no_producer_id_came_then_the_errors_say_why() -> None:
+    producer = SteppedProducer()
+    producer.append_told("a")
+    producer.turn()
+    producer.lose()
+    Thread(producer).run_to_the_end(0)
+    assert ", before it could be sent; InitProducerId failed 1 times, the last time: node 1: no answer" in str(
+        producer.error_of("a"))
+
+
 def test_forced_close_when_callbacks_raise_then_all_are_told_in_order() -> None:
     producer = SteppedProducer(idempotent=False, batch_size=1000)
     for name in "abc":
