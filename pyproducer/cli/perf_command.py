@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from typing import Any
 
@@ -26,7 +27,9 @@ from pyproducer.cli.client_settings import (
 )
 from pyproducer.cli.progress import Progress
 from pyproducer.common.errors import KafkaError, RecordTooLargeError
+from pyproducer.common.printable import printable
 from pyproducer.hotpath import Histogram
+from pyproducer.observe.registry import error_name
 from pyproducer.observe.window import ENDS, Distribution
 
 _PERCENTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999))
@@ -57,7 +60,7 @@ def perf(topic: str, bootstrap_server: str | None, config_file: str | None, prop
         settings_of(bootstrap_server, config_file, properties, **{"client.id": "pyproducer-perf"}))
     producer = make_producer(settings)
     values = [os.urandom(record_size) for _ in range(max(1, min(_DISTINCT, count, _MOST_BYTES // record_size)))]
-    latency_us, failed, is_ended = Histogram(), [0], False
+    latency_us, failures, is_ended = Histogram(), _Failures(), False
     clock = time.perf_counter_ns
 
     def told(begin_ns: int) -> Any:
@@ -65,7 +68,7 @@ def perf(topic: str, bootstrap_server: str | None, config_file: str | None, prop
             if error is None:
                 latency_us.add((clock() - begin_ns) // 1000)
             else:
-                failed[0] += 1
+                failures.add(error)
         return on_completion
 
     progress, interrupted, sent = Progress(), False, 0
@@ -98,17 +101,47 @@ def perf(topic: str, bootstrap_server: str | None, config_file: str | None, prop
     except KeyboardInterrupt:
         producer.close(0)
     progress.end()
-    _print(Distribution.of(latency_us), failed[0], took_s, record_size, interrupted=interrupted)
+    _print(Distribution.of(latency_us), failures, took_s, record_size, interrupted=interrupted)
     if why is not None:
         click.echo(f"\n{why}")
-    sys.exit(INTERRUPTED if interrupted else 1 if failed[0] or is_ended else 0)
+    sys.exit(INTERRUPTED if interrupted else 1 if failures.count or is_ended else 0)
 
 
-def _print(latency_us: Distribution, failed: int, took_s: float, record_size: int, *, interrupted: bool) -> None:
+class _Failures:
+    """How many records failed, of each kind of error, and the first error of each.
+
+    Thread: callbacks are the producer's, and those of records that it does not take are the main thread's.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()  # guards both
+        self._kinds: dict[str, tuple[int, str]] = {}
+
+    def add(self, error: KafkaError) -> None:
+        """Count a record that failed."""
+        name = error_name(error)
+        with self._lock:
+            count, first = self._kinds.get(name, (0, ""))
+            self._kinds[name] = count + 1, first or str(error)
+            self.count += 1
+
+    def lines(self) -> list[str]:
+        """Return a line for each kind of error, the most frequent first."""
+        return [f"  {count:>9,} {printable(first if first.startswith(name) else f'{name}: {first}')}"
+                for name, (count, first) in sorted(self._kinds.items(), key=lambda kind: -kind[1][0])]
+
+
+def _print(latency_us: Distribution, failures: _Failures, took_s: float, record_size: int, *,
+           interrupted: bool) -> None:
     stored = latency_us.number
-    click.echo(f"{'interrupted: ' if interrupted else ''}{stored:,} records of {record_size} bytes stored, {failed:,} "
-               f"failed, in {took_s:.2f} s: {stored / took_s:,.0f} records and "
+    click.echo(f"{'interrupted: ' if interrupted else ''}{stored:,} records of {record_size} bytes stored, "
+               f"{failures.count:,} failed, in {took_s:.2f} s: {stored / took_s:,.0f} records and "
                f"{stored * record_size / took_s / 1e6:,.1f} MB a second")
+    if failures.count:
+        click.echo("failed, by kind of error, with the first of each:")
+    for line in failures.lines():
+        click.echo(line)
     if not stored:
         return
     click.echo("latency, ms: " + ", ".join(
