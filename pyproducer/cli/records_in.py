@@ -7,11 +7,13 @@ Source:  Apache Kafka's console producer: parse.key, key.separator, parse.header
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import select
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
 from typing import BinaryIO, NamedTuple, cast
 
 _READ_BYTES = 1 << 20
@@ -155,7 +157,7 @@ def _headers(number: int, line: bytes, text: bytes) -> list[tuple[str, bytes | N
 
 def _json(number: int, line: bytes, form: Format) -> Record:
     try:
-        read = json.loads(line)
+        read = json.loads(line, parse_float=_Number)
     except ValueError as error:
         raise LineError(number, line, f"it is no JSON: {error}") from error
     if form.key_field is not None or form.value_field is not None:
@@ -185,10 +187,34 @@ def _of_fields(number: int, line: bytes, read: object, form: Format) -> Record:
     return Record(number, line, key, value, None)
 
 
+class _Number:
+    """A number with a fraction or an exponent, as it is written: json reads it as a double, which may be another."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def to_double(self) -> float:
+        """Return it as json writes it.
+
+        Raises:
+            ValueError: That would be another number.
+        """
+        number = float(self._text)
+        with contextlib.suppress(ArithmeticError):  # an exponent beyond all reason
+            if Decimal(self._text) == Decimal(repr(number)):
+                return number
+        raise ValueError(f"the number {self._text} would be sent as {number!r}, for it is no double: write it as text, "
+                         "or send the line as it is")
+
+
 def _bytes(value: object) -> bytes | None:
     if value is None:
         return None
-    return value.encode() if isinstance(value, str) else json.dumps(value, separators=(",", ":")).encode()
+    if isinstance(value, str):
+        return value.encode()
+    return json.dumps(value, separators=(",", ":"), default=_Number.to_double).encode()
 
 
 def _csv(chunks: Iterable[list[bytes]], form: Format) -> Iterator[Record | LineError]:

@@ -102,6 +102,27 @@ def test_json_when_a_line_makes_no_record_then_it_says_whether_it_is_json_at_all
     assert why in str(refused)
 
 
+@pytest.mark.parametrize(("written", "sent"), [
+    (b"0.1", b"0.1"), (b"1.10", b"1.1"), (b"1e3", b"1000.0"), (b"-0.0", b"-0.0"), (b"0.1e1", b"1.0"),
+    (b"123456789012345678901234567890", b"123456789012345678901234567890")])
+def test_json_when_a_number_is_a_double_or_whole_then_it_is_sent(written: bytes, sent: bytes) -> None:
+    assert told(read(b'{"value": [' + written + b']}\n{"value": ' + written + b"}", Format("json"))) == [
+        (1, b"[" + sent + b"]"), (2, sent)]
+
+
+@pytest.mark.parametrize("written", [b"1e400", b"-1E400", b"1e-400", b"0.12345678901234567890", b"12345678901234567.5",
+                                     b"1e9999999999999999999999", b"0e9999999999999999999999"])
+def test_json_when_a_number_is_beyond_a_double_then_the_line_is_refused_and_not_another_number_sent(
+        written: bytes) -> None:
+    """1e400 was sent as Infinity, which is no JSON, and of 20 digits 16 were."""
+    line = b'{"id": 1, "price": {"amount": ' + written + b"}}"
+    (refused,) = read(line, Format("json", value_field="price"))
+    assert isinstance(refused, LineError)
+    assert refused.line == line
+    assert f"it makes no record: the number {written.decode()} would be sent as " in str(refused)
+    assert told(read(line, Format("json", key_field="id"))) == [(1, line)], "as it is, where all of it is the value"
+
+
 def test_csv_when_columns_that_are_not_read_have_one_name_then_the_rows_are_records() -> None:
     """Spreadsheets write commas behind the last column."""
     found = read(b"id,name,,\n1,a,,\n2,b,,\n", Format("csv", key_field="id", value_field="name"))
