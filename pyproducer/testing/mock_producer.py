@@ -59,7 +59,7 @@ from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.kafka_producer import K, V
 from pyproducer.producer.live_view import PartitionState
 from pyproducer.producer.metrics import ProducerMetrics, metrics_of
-from pyproducer.producer.mistakes import takes_no_timeout
+from pyproducer.producer.mistakes import not_settings, takes_no_timeout
 from pyproducer.producer.partitioning import Partitioning
 from pyproducer.producer.send_rows import send_rows
 from pyproducer.producer.transaction_calls import TransactionBlock
@@ -193,6 +193,12 @@ class MockProducer(ProducerBase, Generic[K, V]):
     def __init__(self, props: Mapping[str, object] | None = None, key_serializer: object = None,
                  value_serializer: object = None, *, auto_complete: bool = True,
                  partitions: Mapping[str, int] | None = None) -> None:
+        if isinstance(props, bool):  # Java's first parameter
+            raise TypeError(f"auto_complete goes by its name: MockProducer(auto_complete={props}); serializers do, "
+                            "too, key_serializer= and value_serializer=")
+        refusal = None if props is None else not_settings(props, {}, "MockProducer")
+        if refusal is not None:
+            raise refusal
         config = ProducerConfig(CONFIG_TABLE.guarded(laid_over({"bootstrap.servers": "mock:9092"}, props or {})),
                                 configurable=(key_serializer, value_serializer))
         self.auto_complete = auto_complete

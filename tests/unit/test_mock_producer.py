@@ -56,6 +56,20 @@ def test_settings_when_the_brokers_are_given_by_librdkafkas_name_then_they_are_t
         assert producer.send("t", b"v").result(0).offset == 0
 
 
+@pytest.mark.parametrize(("given", "advice"), [
+    ((True,), "auto_complete goes by its name: MockProducer(auto_complete=True)"),
+    ((False, "string", "string"), "MockProducer(auto_complete=False); serializers do, too, key_serializer= and value"),
+    (("mock:9092",), "MockProducer({'bootstrap.servers': 'mock:9092'})"),
+    ((3,), "settings are a dict of Java's keys, with their dots: MockProducer({'bootstrap.servers': 'host:9092'}); "
+           "got int")])
+def test_constructor_when_it_is_called_as_javas_then_it_says_how_it_is_done_here(
+        given: tuple[Any, ...], advice: str) -> None:
+    """'bool' object is not iterable, it said."""
+    with pytest.raises(TypeError) as caught:
+        MockProducer(*given)
+    assert advice in str(caught.value)
+
+
 @pytest.mark.parametrize(("props", "told"), [
     ({"value.serializer": "string"}, ["key.serializer.encoding"]),
     ({"key.serializer": "string"}, ["serializer.encoding"]),
