@@ -18,7 +18,7 @@ from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.produce_result import Observer, ProduceRequestResult, is_heard, own_copy, wait_in_loop
 from pyproducer.common.callback import ensure_done_callback
 from pyproducer.common.cluster import UNKNOWN_PARTITION
-from pyproducer.common.errors import NOT_SENT, KafkaError, KafkaTimeoutError, told_as_not_sent
+from pyproducer.common.errors import KafkaError, KafkaTimeoutError, told_as_not_sent
 from pyproducer.common.html_table import html_table
 from pyproducer.common.loop_inbox import Wake
 from pyproducer.common.public import public
@@ -345,7 +345,7 @@ class BatchFuture(_Future):
             self._metadata.errors.update(errors)
         self._count_done(next(iter(errors), None), len(errors))
 
-    def on_refused(self, rows: Sequence[int], error: Exception) -> None:
+    def on_refused(self, rows: Sequence[int], error: KafkaError) -> None:
         """Note that rows were not taken; the caller's, during hand-over."""
         own = told_as_not_sent(error)
         self._life.on_not_taken(own)
@@ -393,7 +393,7 @@ class BatchFuture(_Future):
         tally = self._life.tally
         groups: dict[tuple[int, str], tuple[int, Any]] = {}
         for row, error in self._metadata.errors.items():
-            key = (self._metadata.partitions[row], getattr(error, "outcome", NOT_SENT))
+            key = (self._metadata.partitions[row], error.outcome)
             count, first = groups.get(key, (0, error))
             groups[key] = count + 1, first
         self._failures = failures = [Failure(self._metadata.topic, partition, count, error, watched=count)

@@ -15,7 +15,6 @@ from types import MappingProxyType
 from pyproducer.common.cluster import UNKNOWN_PARTITION
 from pyproducer.common.delivery_summary import MOST_TOPICS, OTHER_TOPICS
 from pyproducer.common.errors import (
-    NOT_SENT,
     OUTCOMES,
     DeliveryFailedError,
     FailedRecords,
@@ -62,7 +61,7 @@ class Failure:
         self.partition: int = partition
         self.count: int = count
         self.outcome: str = error.outcome
-        self.error: KafkaError = _without_past(error)
+        self.error: KafkaError = copy.copy(error)  # a traceback's frames hold records, and the producer itself
         self.is_accepted: bool = is_accepted
         self.watched: int = watched
         self.looked: set[int] = set()
@@ -159,19 +158,6 @@ def by_outcome(counts: Counts) -> dict[str, int]:
 def total(topics: Mapping[str, Counts]) -> dict[str, int]:
     """Return the counts of all topics together, under the names of their outcomes."""
     return {outcome: sum(counts[index] for counts in topics.values()) for outcome, index in _INDEX.items()}
-
-
-def _without_past(error: Exception) -> KafkaError:
-    """Return an error that may be kept for long: the frames of a traceback hold records, and the producer itself."""
-    if isinstance(error, KafkaError):
-        return copy.copy(error)
-    try:
-        text = str(error)
-    except Exception as raised:  # of a class of the application's
-        text = f"(its text cannot be had: {type(raised).__name__})"
-    own = KafkaError(f"{type(error).__name__}: {text}")
-    own.outcome = NOT_SENT  # all others are ours
-    return own
 
 
 def _words(error: KafkaError) -> str:

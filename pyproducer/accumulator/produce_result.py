@@ -344,9 +344,7 @@ class _Placed:
         self._own: KafkaError | None = None
 
     def __call__(self, index: int) -> KafkaError:
-        given: Any = self._error_for(index)
-        if not isinstance(given, KafkaError):  # the application's own, a partitioner's for one
-            return given  # type: ignore[no-any-return]  # it is one in all that is asked of it
+        given = self._error_for(index)
         topic, partition = self._place
         known = None if partition == UNKNOWN_PARTITION else partition
         if given.topic == topic and given.partition == known:

@@ -372,21 +372,11 @@ class UnknownApiError(ApiError):
     outcome = UNKNOWN
 
 
-def told_as_not_sent(error: Exception) -> KafkaError:
-    """Return an error as the fate of a record that never left: with outcome "not_sent", whatever else it would say.
-
-    The application's own, a partitioner's for one, keeps its class where an attribute can be set; in all that is asked
-    of it, it is like a KafkaError then.
-    """
-    own: Any = error
-    if getattr(error, "outcome", None) == NOT_SENT:
-        return own  # type: ignore[no-any-return]
-    if isinstance(error, KafkaError):  # of others, too: a topic's refusal for one
-        own = copy.copy(error)
-        own.__cause__ = error.__cause__
-    try:
-        own.outcome = NOT_SENT
-    except Exception as refused:  # a class that takes no attributes
-        own = KafkaError(f"{type(error).__name__} was raised for the record, and takes no outcome: {refused!r}")
-        own.__cause__ = error
-    return own  # type: ignore[no-any-return]
+def told_as_not_sent(error: KafkaError) -> KafkaError:
+    """Return an error as the fate of a record that never left: with outcome "not_sent", whatever else it would say."""
+    if error.outcome == NOT_SENT:
+        return error
+    own = copy.copy(error)  # it is that of others, too: a topic's refusal for one
+    own.__cause__ = error.__cause__
+    own.outcome = NOT_SENT
+    return own

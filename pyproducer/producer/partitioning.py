@@ -39,14 +39,13 @@ class Partitioning:
 
     Attributes:
         partitioner: See the argument.
-        raises: Whether what it raises is its own; ours raise nothing, so there it comes from outside.
         on_append: What the partitioner has, to be told of each record; None where it has nothing.
         on_append_in_call: The same, in a call of a caller's.
     """
 
     def __init__(self, partitioner: Partitioner, life: Life) -> None:
         self.partitioner: Partitioner = partitioner
-        self.raises: bool = type(partitioner) not in OUR_PARTITIONERS
+        self._raises = type(partitioner) not in OUR_PARTITIONERS  # ours raise nothing: there it comes from outside
         self.on_append: Callable[..., None] | None = getattr(partitioner, "on_append", None)
         self.on_append_in_call: Callable[..., None] | None = (
             None if self.on_append is None else partial(self._ask, self.on_append))
@@ -79,7 +78,7 @@ class Partitioning:
         try:
             partition = self._partition(topic, key, key_bytes, value, value_bytes, cluster)
         except Exception as raised:
-            if not self.raises:
+            if not self._raises:
                 raise
             raise PartitionerError(f"The partitioner {self.partitioner!r} failed for a record for topic {topic!r}: "
                                    f"{type(raised).__name__}: {raised}") from raised

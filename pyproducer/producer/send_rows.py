@@ -108,8 +108,6 @@ def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers:
             break
         except KafkaError as error:
             _refuse(sender, future, row, prepared.record, error)
-        except _PartitionerError as failed:
-            _refuse(sender, future, row, prepared.record, failed.why)
     future.on_handed_over()
     return future
 
@@ -144,26 +142,13 @@ def _to_bytes(sender: RecordSender, record: ProducerRecord,
         raise SerializationError(f"Row {number}: {error}") from error.__cause__
 
 
-class _PartitionerError(Exception):
-    """The application's partitioner raised, or gave no partition."""
-
-    def __init__(self, why: Exception) -> None:
-        super().__init__(why)
-        self.why = why
-
-
 def _hand_over(sender: RecordSender, row: _Row, clock: Clock, created: int, deadline_ms: int,
                within: OpenTransaction | None, on_chosen: Callable[[int], None]) -> ProduceRequestResult:
     """Hand a row over; return the outcome of the batch that it is in, or of the row alone while it waits for one."""
     record = row.record
 
     def choose(*arguments: Any) -> int:
-        try:
-            partition = sender.partitioning.choose_in_call(*arguments)
-        except Exception as error:
-            if not sender.partitioning.raises:
-                raise  # it comes from outside
-            raise _PartitionerError(error) from error
+        partition = sender.partitioning.choose_in_call(*arguments)
         on_chosen(partition)
         return partition
 

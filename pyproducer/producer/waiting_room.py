@@ -377,7 +377,7 @@ class WaitingRoom:
             return None
         except BaseException as raised:  # the application's; no signal arrives on this thread
             self._ensure_not_forked()
-            if not isinstance(raised, Exception):
+            if not isinstance(raised, KafkaError):  # what futures tell; ours may be without memory
                 error = PartitionerError(
                     f"The partitioner raised {raised!r} for a record for topic {record.serialized.topic!r}")
                 error.__cause__ = raised
@@ -385,7 +385,7 @@ class WaitingRoom:
             self._log_raised(raised)
             return told_as_not_sent(raised)  # what send() would have raised
 
-    def _log_raised(self, raised: Exception) -> None:
+    def _log_raised(self, raised: KafkaError) -> None:
         """Write a line with the traceback of what the partitioner raised; again only for another kind, or much later.
 
         The future has it, too, but a future may be looked at by nobody.

@@ -485,24 +485,6 @@ def test_end_flush_when_topics_are_more_than_have_a_row_then_it_counts_and_descr
         kept += [fail(tally, topic=f"u{number}") for number in range(6)]
 
 
-def test_end_flush_when_an_error_is_the_applications_own_then_it_is_told_as_text_and_pickles() -> None:
-    class Odd(Exception):
-        outcome = "not_sent"
-
-        def __str__(self) -> str:
-            raise ZeroDivisionError
-
-    tally = DeliveryTally()
-    period = tally.period
-    holder = Holder()
-    tally.failed(Failure("t", -1, 1, Odd(), watched=1), holder)  # type: ignore[arg-type]
-    failed = flush(tally, period, raises_all=True)
-    assert failed is not None
-    (told,) = pickle.loads(pickle.dumps(failed)).errors
-    assert (type(told.error), told.error.outcome) == (KafkaError, "not_sent")
-    assert str(told.error) == "Odd: (its text cannot be had: ZeroDivisionError)"
-
-
 def test_failure_when_it_is_kept_then_it_holds_no_traceback_and_no_cause() -> None:
     """The frames of a traceback hold records, and a producer that was dropped: it was never closed."""
     try:

@@ -98,16 +98,3 @@ def test_told_as_not_sent_when_an_error_says_something_else_then_that_of_the_oth
         errors.AuthorizationError, ("no",), 29, "not_sent", cause)
     assert refusal.outcome == "rejected"
     assert errors.told_as_not_sent(own) is own
-
-
-def test_told_as_not_sent_when_it_is_the_applications_then_it_keeps_its_class_where_that_can_be() -> None:
-    class Sealed(Exception):
-        def __setattr__(self, name: str, value: object) -> None:
-            raise RuntimeError("sealed")
-
-    own = ZeroDivisionError("mine")
-    assert errors.told_as_not_sent(own) is own
-    assert own.outcome == "not_sent"
-    sealed = Sealed("secret")
-    other = errors.told_as_not_sent(sealed)
-    assert (type(other), other.outcome, other.__cause__) == (errors.KafkaError, "not_sent", sealed)
