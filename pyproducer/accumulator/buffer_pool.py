@@ -95,12 +95,14 @@ class BufferPool:
         on_exhausted: Told when a caller begins to wait: what lingers should go now.
         max_block_ms: The setting, for errors: a call of many records has less of it with each. None where all waits
             have it whole.
+        why: Says what keeps records from being stored, for errors; "" where nothing is known.
     """
 
     def __init__(self, total_bytes: int, clock: Clock, life: Life = UNOWNED, *,
                  count_held: Callable[[], int], on_exhausted: Callable[[], None] = lambda: None,
-                 max_block_ms: int | None = None) -> None:
+                 max_block_ms: int | None = None, why: Callable[[], str] = str) -> None:
         self.total_bytes = total_bytes
+        self.why = why
         self._max_block_ms = max_block_ms
         self._count_held = count_held
         self._on_exhausted = on_exhausted
@@ -341,7 +343,7 @@ class Place:
                 f", of which {self._max_block_ms} ms were left in this call")
             raise BufferExhaustedError(
                 f"No {self._size_bytes} bytes of buffer.memory became free within max.block.ms = {setting_ms} "
-                f"ms{left}: {pool.describe()}. Send more slowly, or raise buffer.memory or max.block.ms")
+                f"ms{left}: {pool.describe()}{pool.why()}. Send more slowly, or raise buffer.memory or max.block.ms")
         pool._clock.wait(self.cell, left_ms / 1000)  # type: ignore[arg-type]  # one of our own
 
     @property

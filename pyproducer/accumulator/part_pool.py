@@ -31,7 +31,7 @@ class PartPool(BufferPool):
 
     def __init__(self, whole: BufferPool, total_bytes: int, clock: Clock, life: Life = UNOWNED, *,
                  count_held: Callable[[], int]) -> None:
-        super().__init__(total_bytes, clock, life, count_held=count_held)
+        super().__init__(total_bytes, clock, life, count_held=count_held, why=whole.why)
         self.whole = whole
 
     def charge(self, batch: H, batches: Holders[H], place: Place | None = None,

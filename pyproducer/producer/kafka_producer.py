@@ -44,7 +44,7 @@ from pyproducer.observe.why import Why
 from pyproducer.producer import process_life
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.producer.config.producer_config import file_props
-from pyproducer.producer.live_view import PartitionState, waiting_partitions
+from pyproducer.producer.live_view import PartitionState, failing_addresses, last_attempt, waiting_partitions
 from pyproducer.producer.metrics import ProducerMetrics, metrics_of
 from pyproducer.producer.mistakes import no_attribute, not_settings, takes_no_timeout
 from pyproducer.producer.serializers import Serializing
@@ -520,7 +520,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             if runtime.clock.now_ms() >= deadline_ms:
                 raise KafkaTimeoutError(
                     f"No broker gave this producer an id for its metrics within {longest} s"
-                    f"{_describe(runtime.metadata.last_errors())}", phase="request")
+                    f"{failing_addresses(runtime.metadata)}", phase="request")
             runtime.clock.wait(runtime.life.locks.cell(), _LOOK_S)
         return telemetry.instance_id
 
@@ -664,19 +664,6 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             ("on their way", f"{runtime.accumulator.incomplete_record_count():,}")])
 
 
-def _describe(last_errors: Mapping[str, str]) -> str:
-    return "".join(f"; {address}: {text}" for address, text in last_errors.items())
-
-
-def _describe_attempts(runtime: ProducerRuntime) -> str:
-    """Say why records are not stored yet: how a Produce request ended, and one for a producer id or a transaction."""
-    last_error = next((batch.last_error for batch in runtime.accumulator.batches()
-                       if batch.last_error is not None and not batch.is_done), None)
-    trouble = runtime.transaction_calls.trouble
-    return (f"; the last attempt failed with: {last_error}" if last_error is not None else "") + (
-        f"; {trouble}" if trouble else "")
-
-
 def hurry_all(runtime: ProducerRuntime) -> tuple[Period, list[ProduceRequestResult]]:
     """Have all sent that was handed over; return the period that it is of, and the outcomes to wait for.
 
@@ -692,9 +679,11 @@ def hurry_all(runtime: ProducerRuntime) -> tuple[Period, list[ProduceRequestResu
 
 def flush_timed_out(runtime: ProducerRuntime, timeout: float | None) -> KafkaTimeoutError:
     """Return the error of a flush() that was not done in time."""
+    trouble = runtime.transaction_calls.trouble
     return KafkaTimeoutError(
         f"flush() was not done within {timeout} s: {runtime.accumulator.incomplete_record_count()} "
-        f"records are still on their way{_describe_attempts(runtime)}{_describe(runtime.metadata.last_errors())}",
+        f"records are still on their way{last_attempt(runtime.accumulator)}{'; ' + trouble if trouble else ''}"
+        f"{failing_addresses(runtime.metadata)}",
         phase="flush", outcome="unknown")
 
 

@@ -1,6 +1,6 @@
 """What waits now: records, bytes and ages by partition, and who leads them.
 
-Road:    accumulator, metadata -> [live view] -> metrics(), why()
+Road:    accumulator, metadata -> [live view] -> metrics(), why(), errors of calls that wait for records
 Thread:  any; looks at lists that others change, so it may miss what comes meanwhile.
 Source:  ours.
 """
@@ -18,6 +18,7 @@ NO_PARTITION = -1
 """Of records whose partition is not chosen, because their topic is not known yet."""
 MOST_PARTITIONS = 1000
 """So many are described: those that hold most come first."""
+_MOST_TRIED = 16  # so many of a partition's batches, the oldest ones, may have been sent
 
 
 @public
@@ -54,6 +55,20 @@ class _Sum:
         self.records = self.bytes = self.batches = self.in_flight = self.attempts = 0
         self.error = ""
         self.began_ms = began_ms
+
+
+def last_attempt(accumulator: RecordAccumulator) -> str:
+    """Say how a Produce request ended whose records are not stored, for the end of an error's text; or ""."""
+    for partition in list(accumulator.busy):
+        for batch in partition.batches[:_MOST_TRIED]:
+            if batch.last_error is not None and not batch.is_done:
+                return f"; the last attempt failed with: {batch.last_error}"
+    return ""
+
+
+def failing_addresses(metadata: ProducerMetadata) -> str:
+    """Say which addresses do not work, and why, for the end of an error's text; or ""."""
+    return "".join(f"; {address}: {text}" for address, text in metadata.last_errors().items())
 
 
 def waiting_partitions(accumulator: RecordAccumulator, metadata: ProducerMetadata, now_ms: int) -> list[PartitionState]:

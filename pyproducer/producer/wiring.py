@@ -45,6 +45,7 @@ from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.config.rows_client import REBUILD
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.gauges import register_gauges
+from pyproducer.producer.live_view import failing_addresses, last_attempt
 from pyproducer.producer.partitioning import Partitioning
 from pyproducer.producer.reporters import reporters_of
 from pyproducer.producer.send_batch import LARGE_BATCH_BYTES, BatchSender
@@ -226,7 +227,8 @@ def _build(config: ProducerConfig, key_serializer: object, value_serializer: obj
     wire = Wire(lambda: make_client(make_selector()), wakeup, life.role.ring)
     made.callback(wire.abandon)
     pool = BufferPool(config.buffer_memory, clock, life, count_held=lambda: accumulator.count_held(),
-                      on_exhausted=wire.wakeup, max_block_ms=config.max_block_ms)
+                      on_exhausted=wire.wakeup, max_block_ms=config.max_block_ms,
+                      why=lambda: last_attempt(accumulator) + failing_addresses(metadata))
     transactions = None if config.transactional_id is None else Transactions(
         config.transactional_id, timeout_ms=config.transaction_timeout_ms,
         two_phase=config.transaction_two_phase_commit_enable, clock=clock, locks=locks)

@@ -26,7 +26,7 @@ from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.producer.partitioners import partition_for
 from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
-from tests.unit.producer.facade import MESSAGE_TOO_LARGE, CallerWaits, Facade, Facades
+from tests.unit.producer.facade import MESSAGE_TOO_LARGE, NOT_ENOUGH_REPLICAS, CallerWaits, Facade, Facades
 
 LONG_MS = 10_000_000
 
@@ -555,6 +555,19 @@ def test_send_when_memory_stays_exhausted_then_it_fails_after_max_block_ms(facad
     assert [(metadata, type(exception)) for metadata, exception in told] == [(None, BufferExhaustedError)]
     facade.broker.answer()
     facade.await_whole_memory()
+
+
+def test_send_when_memory_stays_exhausted_then_its_error_says_why_no_record_was_stored(facades: Facades) -> None:
+    """How many bytes were held and how many callers waited was all; not that no broker could be reached."""
+    facade, waits = in_manual_time(facades, **FULL, **{"retry.backoff.ms": 10_000, "retry.backoff.max.ms": 10_000})
+    fill_memory(facade)
+    facade.broker.answer(NOT_ENOUGH_REPLICAS)
+    facade.producer._runtime.metadata.note_failure("broker:9092", "connect: Connection refused")
+    with waits:
+        for future in (facade.producer.send("t", b"v", partition=1), facade.producer.send("unknown", b"v")):
+            error = str(future.exception(0))
+            assert "acknowledged yet, and 1 callers wait; the last attempt failed with: NOT_ENOUGH_REPLICAS: " in error
+            assert "; broker:9092: connect: Connection refused. Send more slowly, or raise buffer.memory" in error
 
 
 @pytest.mark.parametrize("with_serializer", [False, True])
