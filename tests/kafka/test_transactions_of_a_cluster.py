@@ -20,6 +20,21 @@ pytest.importorskip("kafka")
 SEED = 11
 
 
+def test_cluster_when_a_node_does_not_start_then_that_is_said_and_nothing_stays(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node's thread had the error, and the test the rest of a cluster."""
+    def start(node: KafkaServer) -> KafkaServer:
+        if node is cluster.nodes[1]:
+            raise RuntimeError("it ended at start")
+        return node
+
+    monkeypatch.setattr(KafkaServer, "start", start)
+    cluster = KafkaCluster(2)
+    with pytest.raises(RuntimeError, match="it ended at start"):
+        cluster.__enter__()
+    assert not any(node.folder.exists() for node in cluster.nodes)
+
+
 class NodesDie(threading.Thread):
     """Kills one node after the other, and starts it again."""
 

@@ -5,9 +5,9 @@ No import of pytest.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
 from tests.support.kafka_server import KafkaServer, new_cluster_id
@@ -26,6 +26,7 @@ class KafkaCluster:
     def __init__(self, count: int = 3, *, settings: Mapping[str, object] | None = None,
                  features: Mapping[str, int] | None = None) -> None:
         cluster_id = new_cluster_id()
+        self._topics: set[str] = set()  # those that create_topic made
         self.nodes = [KafkaServer(cluster_id=cluster_id, features=features) for _ in range(count)]
         voters = ",".join(f"{number}@{node.controller_address}" for number, node in enumerate(self.nodes, 1))
         for number, node in enumerate(self.nodes, 1):
@@ -43,11 +44,8 @@ class KafkaCluster:
 
     def __enter__(self) -> KafkaCluster:
         try:
-            threads = [threading.Thread(target=node.start) for node in self.nodes]  # none is ready without the others
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            with ThreadPoolExecutor(len(self.nodes)) as pool:  # none is ready without the others
+                list(pool.map(KafkaServer.start, self.nodes))
             return self
         except BaseException:
             self.stop()
@@ -69,10 +67,11 @@ class KafkaCluster:
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         topic = NewTopic(name, num_partitions=partitions, replication_factor=len(self.nodes))
         admin.create_topics([topic], request_timeout=GIVE_UP_S)[name].result(timeout=GIVE_UP_S)
+        self._topics.add(name)
         self.await_replicas()
 
     def await_replicas(self) -> None:
-        """Wait until every replica of every topic is in sync."""
+        """Wait until every replica of every topic is in sync; a broker that knows none yet is not believed."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
@@ -80,11 +79,12 @@ class KafkaCluster:
         deadline = time.monotonic() + GIVE_UP_S
         while time.monotonic() < deadline:
             try:
-                topics = admin.list_topics(timeout=GIVE_UP_S).topics.values()
+                topics = admin.list_topics(timeout=GIVE_UP_S).topics
             except KafkaException:
                 continue
-            if all(len(partition.isrs) == len(partition.replicas) and partition.leader > 0
-                   for topic in topics for partition in topic.partitions.values()):
+            known = [partition for topic in topics.values() for partition in topic.partitions.values()]
+            if topics.keys() >= self._topics and all(
+                    len(partition.isrs) == len(partition.replicas) and partition.leader > 0 for partition in known):
                 return
             time.sleep(0.2)
         raise TimeoutError(f"not all replicas are in sync after {GIVE_UP_S} s")
