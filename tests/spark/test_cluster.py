@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from pyproducer.spark.packing import pack
+from tests.support.log_checker import stored_count
 from tests.support.spark_cluster import SparkCluster
 from tests.support.spark_program import (
     BARE_PYTHON,
@@ -19,7 +20,6 @@ from tests.support.spark_program import (
     ensure_told,
     repeated_tasks,
     row_counts,
-    stored_count,
     submitted,
     until,
 )

@@ -17,8 +17,9 @@ import pytest
 from pyproducer.spark.packing import pack
 from tests.spark.cluster_program import CLIENT_ID, ROWS_A_MICRO_BATCH
 from tests.support.kafka_jars import spark_connector_jars
+from tests.support.log_checker import stored_count
 from tests.support.spark_cluster import SparkCluster
-from tests.support.spark_program import STEP_S, end, ensure_told, give_sign, row_counts, stored_count, submitted, until
+from tests.support.spark_program import STEP_S, end, ensure_told, give_sign, row_counts, submitted, until
 
 if TYPE_CHECKING:
     from pyproducer.broker import EmbeddedBroker

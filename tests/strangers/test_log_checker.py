@@ -21,6 +21,12 @@ def test_log_when_a_record_is_lost_doubled_or_strange_then_it_says_so(stored: li
         check_log([1, 2, 3], stored, may_be_lost=[9])
 
 
+def test_log_when_one_of_two_equal_records_is_lost_then_it_says_so() -> None:
+    check_log([1, 1, 2], [1, 2, 1])
+    with pytest.raises(LogProblem, match=r"1 lost \(for example \[1\]\)"):
+        check_log([1, 1, 2], [1, 2])
+
+
 @pytest.mark.parametrize("numbers", [[0, 2, 1], [0, 0]])
 def test_order_when_a_number_does_not_rise_then_it_says_so(numbers: list[int]) -> None:
     with pytest.raises(LogProblem, match="key 'k'"):

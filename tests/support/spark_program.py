@@ -30,18 +30,6 @@ PROGRAM = Path(__file__).parents[1] / "spark" / "cluster_program.py"
 BARE_PYTHON = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
 
 
-def stored_count(bootstrap_servers: str, topic: str, partition_count: int) -> int:
-    """Return how many records a topic has."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "counts", "log_level": 0})
-    try:
-        return sum(consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=GIVE_UP_S)[1]
-                   for number in range(partition_count))
-    finally:
-        consumer.close()
-
-
 def row_counts(bootstrap_servers: str, topic: str, row_count: int) -> bytearray:
     """Return how often each row is in a topic; its key is its number."""
     seen = bytearray(row_count)
