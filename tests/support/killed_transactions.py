@@ -14,14 +14,14 @@ No import of pytest.
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tests.support.log_checker import LogProblem
 from tests.support.transaction_worker import is_aborted, size_of
@@ -33,6 +33,10 @@ class Fate(NamedTuple):
     """What may be seen of a transaction: True it is, False it is not, None nobody knows."""
 
     is_seen: bool | None
+
+
+# By what a worker said last of a transaction.
+FATES = {"begin": Fate(False), "commit": Fate(None), "committed": Fate(True), "aborted": Fate(False)}
 
 
 class Story(NamedTuple):
@@ -49,9 +53,8 @@ class Story(NamedTuple):
     in_doubt: int
 
 
-def run(bootstrap_servers: str, topic: str, transactional_id: str, *, count: int, partitions: int, seed: int,
-        kills: bool = True, props: dict[str, Any] | None = None,
-        on_transaction: Callable[[int], None] = lambda _number: None) -> Story:
+def run(bootstrap_servers: str, topic: str, transactional_id: str, *, count: int, partitions: int,
+        seed: int) -> Story:
     """Run transactions in processes that are killed in a third of those which are not aborted.
 
     Args:
@@ -61,49 +64,32 @@ def run(bootstrap_servers: str, topic: str, transactional_id: str, *, count: int
         count: How many transactions.
         partitions: How many the topic has.
         seed: Of sizes, aborts, kills and moments.
-        kills: Whether processes are killed.
-        props: More settings of the producers.
-        on_transaction: Told of each that begins.
     """
     chance = random.Random(f"{seed} kills")
     fates: dict[int, Fate] = {}
     killed = in_doubt = first = 0
     while first < count:
         job = {"bootstrap": bootstrap_servers, "topic": topic, "id": transactional_id, "first": first, "last": count,
-               "partitions": partitions, "seed": seed, "props": props or {}}
-        process = subprocess.Popen([sys.executable, "-m", "tests.support.transaction_worker", json.dumps(job)],
-                                   stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ})
-        assert process.stdout is not None
+               "partitions": partitions, "seed": seed}
         last_line = ""
-        dies_at = "" if not kills else _moment(first, count, seed, chance)
-        for line in process.stdout:
-            last_line = line.strip()
-            word, _, number = last_line.partition(" ")
-            if word == "begin":
-                on_transaction(int(number))
-                fates[int(number)] = Fate(False)
-            elif word == "commit":
-                fates[int(number)] = Fate(None)
-            elif word == "committed":
-                fates[int(number)] = Fate(True)
-            elif word == "aborted":
-                fates[int(number)] = Fate(False)
-            if dies_at and last_line == dies_at:
-                # From here to the end of the commit: at once, or some moments later.
-                subprocess.run(["sleep", f"{chance.choice((0, 0, 0.001, 0.002, 0.005, 0.01)):.3f}"], check=True)
-                process.send_signal(signal.SIGKILL)
-                break
-        rest = process.stdout.read()
-        process.stdout.close()
-        code = process.wait()
-        for line in rest.splitlines():  # what it told before it died
-            word, _, number = line.partition(" ")
-            if word in ("committed", "aborted"):
-                fates[int(number)] = Fate(word == "committed")
-            elif word == "commit":
-                fates[int(number)] = Fate(None)
-            elif word == "begin":
-                fates[int(number)] = Fate(False)
+        dies_at = _moment(first, count, seed, chance)
+        with subprocess.Popen([sys.executable, "-m", "tests.support.transaction_worker", json.dumps(job)],
+                              stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+            assert process.stdout is not None
+            try:
+                for line in process.stdout:  # after the kill, what it told before
+                    last_line = line.strip()
+                    word, _, number = last_line.partition(" ")
+                    if word in FATES:
+                        fates[int(number)] = FATES[word]
+                    if dies_at and last_line == dies_at:
+                        # From here to the end of the commit: at once, or some moments later.
+                        time.sleep(chance.choice((0, 0, 0.001, 0.002, 0.005, 0.01)))
+                        process.kill()
+            except BaseException:
+                process.kill()
+                raise
+        code = process.returncode
         if code == 0:
             break
         if code != -signal.SIGKILL:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from pyproducer import KafkaProducer
 from tests.support.log_checker import LogProblem
+from tests.support.patience import GIVE_UP_S, PROGRAM_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -65,8 +66,8 @@ class Worker:
         return self._ended()
 
     def _ended(self) -> int:
-        code = self.process.wait(120)
-        self.reader.join(10)
+        code = self.process.wait(PROGRAM_S)
+        self.reader.join(GIVE_UP_S)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -75,7 +76,7 @@ class Worker:
 
 def run(bootstrap_servers: str, source: str, target: str, read: Callable[[], Sequence[tuple[int, bytes]]], *,
         consumers: Sequence[str], partitions: int, seconds: float, kill_every_s: float, per_s: int, seed: int,
-        session_ms: int = 6000, props: Mapping[str, Any] | None = None) -> Story:
+        session_ms: int = 6000) -> Story:
     """Send into the source for some seconds, while workers pass it on and are killed; then wait until all is there.
 
     Args:
@@ -90,14 +91,13 @@ def run(bootstrap_servers: str, source: str, target: str, read: Callable[[], Seq
         per_s: So many records are sent into the source in a second.
         seed: Of whom is killed when.
         session_ms: After which the group takes a killed one for gone.
-        props: More settings of the producers.
     """
     chance = random.Random(seed)
     told: collections.Counter[str] = collections.Counter()
     sent: list[list[bytes]] = [[] for _ in range(partitions)]
     workers = [Worker({"bootstrap": bootstrap_servers, "source": source, "target": target, "group": source,
-                       "consumer": consumer, "id": f"{source}-{number}", "session_ms": session_ms,
-                       "props": dict(props or {})}, told) for number, consumer in enumerate(consumers)]
+                       "consumer": consumer, "id": f"{source}-{number}", "session_ms": session_ms}, told)
+               for number, consumer in enumerate(consumers)]
     kills = 0
     try:
         with KafkaProducer({"bootstrap.servers": bootstrap_servers}) as producer:
@@ -118,15 +118,18 @@ def run(bootstrap_servers: str, source: str, target: str, read: Callable[[], Seq
                 time.sleep(0.02)
                 now = time.monotonic()
         _await(lambda: len(read()) >= sum(map(len, sent)), workers)
-    finally:
         codes = [worker.end() for worker in workers]
+    except BaseException:
+        for worker in workers:
+            worker.kill()
+        raise
     if any(codes):
         raise AssertionError(f"workers ended with {codes}")
     return Story(sent, kills, told)
 
 
 def _await(is_there: Callable[[], bool], workers: Sequence[Worker]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + GIVE_UP_S
     while not is_there() and time.monotonic() < deadline:
         if any(worker.process.poll() is not None for worker in workers):
             return

@@ -126,7 +126,7 @@ def run(job: Mapping[str, Any]) -> None:
     """Pass records on."""
     with KafkaProducer({"bootstrap.servers": job["bootstrap"], "transactional.id": job["id"], "linger.ms": 0,
                         "retry.backoff.ms": 20, "retry.backoff.max.ms": 200, "max.block.ms": 120_000,
-                        "delivery.timeout.ms": 120_000, **job.get("props", {})}) as producer:
+                        "delivery.timeout.ms": 120_000}) as producer:
         producer.init_transactions()
         consumer = CONSUMERS[job["consumer"]](job)
         for _turn in _until_told():

@@ -35,7 +35,7 @@ def run(job: dict[str, Any]) -> None:
     say = sys.stdout
     with KafkaProducer({"bootstrap.servers": job["bootstrap"], "transactional.id": job["id"], "linger.ms": 0,
                         "retry.backoff.ms": 20, "retry.backoff.max.ms": 200, "max.block.ms": 600_000,
-                        "delivery.timeout.ms": 600_000, **job.get("props", {})}) as producer:
+                        "delivery.timeout.ms": 600_000}) as producer:
         producer.init_transactions()
         for number in range(job["first"], job["last"]):
             size = size_of(number, seed)

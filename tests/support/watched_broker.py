@@ -70,12 +70,18 @@ class WatchedBroker:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.watched_broker", json.dumps(arguments)], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True)
-        found = self._line()
+        try:
+            found = self._line()
+        except BaseException:
+            self._end()
+            raise
         self.addresses: dict[str, tuple[str, int]] = {name: tuple(addresses[0]) for name, addresses in found.items()}
 
     def _line(self) -> Any:
         assert self._process.stdout is not None
-        return json.loads(self._process.stdout.readline())
+        line = self._process.stdout.readline()
+        assert line, "the process of the broker has ended; what it said of that stands above"
+        return json.loads(line)
 
     def take_longest_s(self) -> float:
         """Return for how long, in seconds of CPU, no other thread had a turn since this was last asked."""
@@ -89,6 +95,9 @@ class WatchedBroker:
 
     def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
                  traceback: TracebackType | None) -> None:
+        self._end()
+
+    def _end(self) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,16 +45,20 @@ class Story(NamedTuple):
 def run(bootstrap_servers: str, topic: str, transactional_id: str, *, when: str) -> Story:
     """Play it."""
     job = {"bootstrap": bootstrap_servers, "topic": topic, "id": transactional_id, "when": when}
-    process = subprocess.Popen([sys.executable, "-m", "tests.support.zombie", json.dumps(job)], cwd=ROOT,
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ})
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-    process.stdin.write("go on\n")
-    process.stdin.flush()
-    with KafkaProducer({**PROPS, "bootstrap.servers": bootstrap_servers, "transactional.id": transactional_id}) as own:
+    with ExitStack() as stack:
+        process = stack.enter_context(subprocess.Popen(
+            [sys.executable, "-m", "tests.support.zombie", json.dumps(job)], cwd=ROOT, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True))
+        stack.callback(process.kill)  # stopped or not: whoever fails here leaves nobody behind
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        process.stdin.write("go on\n")
+        process.stdin.flush()
+        own = stack.enter_context(KafkaProducer({**PROPS, "bootstrap.servers": bootstrap_servers,
+                                                 "transactional.id": transactional_id}))
         own.init_transactions()
         with own.transaction():
             for number in range(COUNT):
