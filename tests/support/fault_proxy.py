@@ -36,6 +36,7 @@ from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader
 from pyproducer.protocol.header import build_response, parse_response, read_request_header
 from tests.support.patience import GIVE_UP_S
+from tests.support.raw_client import RawClient
 
 CHUNK_BYTES = 256 * 1024
 POLL_S = 0.002
@@ -79,12 +80,12 @@ class Fault:
 
     def error(self, code: int) -> Fault:
         """Answer with an error code (Produce only: for each partition); the cluster does not see the request."""
-        self._code = int(code)
+        self._set_code(code)
         return self._begin(_Action.ERROR)
 
     def error_after(self, code: int) -> Fault:
         """Let the cluster do it, and put an error code in the place of its answer (Produce only)."""
-        self._code = int(code)
+        self._set_code(code)
         return self._begin(_Action.ERROR_AFTER)
 
     def pass_on(self) -> Fault:
@@ -117,17 +118,17 @@ class Fault:
 
         Args:
             is_too_early: Of an answer, whether the request is to come once more: later.
+
+        Raises:
+            ConnectionEnded: The broker closes the connection in place of an answer.
         """
         answers: list[Mapping[str, Any]] = []
         while self._late:
             address, frame = self._late[0]
-            with socket.create_connection(address, timeout=GIVE_UP_S) as sock:
-                sock.sendall(struct.pack(">i", len(frame)) + frame)
-                frames = _Frames()
-                while not (found := frames.feed(sock.recv(CHUNK_BYTES))):
-                    pass
             exchange = _Exchange(frame, None)
-            answer = parse_response(exchange.api_key, exchange.api_version, found[0])[1]
+            with RawClient(address) as client:
+                client.send_frame(frame)
+                _, answer = client.receive_response(exchange.api_key, exchange.api_version)
             if is_too_early(answer):
                 time.sleep(POLL_S)
                 continue
@@ -174,6 +175,11 @@ class Fault:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{self._action.value} happened to {self.count} requests, not to {count}")
             time.sleep(POLL_S)
+
+    def _set_code(self, code: int) -> None:
+        if self._api_key is not ApiKeys.PRODUCE:  # here: where the answer is made the proxy's thread would end
+            raise ValueError(f"errors can be made for Produce only, not for {self._api_key.name}")
+        self._code = int(code)
 
     def _begin(self, action: _Action) -> Fault:
         with self._proxy._lock:
@@ -240,8 +246,6 @@ class _Exchange:
         return self.api_key is not ApiKeys.PRODUCE or self.seen.body["acks"] != 0
 
     def error_answer(self, code: int) -> bytes:
-        if self.api_key is not ApiKeys.PRODUCE:
-            raise ValueError(f"errors can be made for Produce only, not for {self.api_key.name}")
         topics = []
         for topic in self.seen.body["topic_data"]:
             names = {name: topic[name] for name in ("name", "topic_id") if name in topic}
