@@ -20,12 +20,12 @@ from pyproducer.protocol.schema import Struct
 from pyproducer.record.batch_writer import build_batch
 from tests.simulation.model_broker import ModelCluster, ModelParameters
 from tests.support.kafka_server import KafkaServer
+from tests.support.patience import GIVE_UP_S
 from tests.support.raw_client import ConnectionEnded, RawClient, request_bytes
 
 EXPIRATION_MS = 1000
 CHECK_INTERVAL_MS = 250
 HOUR_MS = 3_600_000
-GIVE_UP_S = 60
 MAX_SEQUENCE = 2**31 - 1
 NOT_LEADER, OUT_OF_ORDER, INVALID_EPOCH, UNKNOWN_TOPIC_ID = 6, 45, 47, 100
 WITH_TOPIC_IDS = 13

@@ -11,7 +11,7 @@ from pathlib import Path
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
-from tests.support.kafka_jars import java, kafka_classpath, shared_classes
+from tests.support.kafka_jars import SHORT_RUN, java, kafka_classpath, shared_classes
 from tests.support.patience import GIVE_UP_S, PROGRAM_S
 from tests.support.raw_client import RawClient, produce_body, produced
 
@@ -38,7 +38,7 @@ def write_segments(data_dir: Path) -> int:
 
 def dump(*arguments: str) -> str:
     with shared_classes(kafka_classpath()) as sharing:
-        done = subprocess.run([java(), *sharing, "-XX:TieredStopAtLevel=1", "-cp", kafka_classpath(),
+        done = subprocess.run([java(), *sharing, *SHORT_RUN, "-cp", kafka_classpath(),
                                "kafka.tools.DumpLogSegments", *arguments],
                               capture_output=True, text=True, timeout=PROGRAM_S, check=False)
     assert done.returncode == 0, done.stderr

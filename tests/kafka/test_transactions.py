@@ -12,7 +12,7 @@ import pytest
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.protocol.apis import ApiKeys
 from tests.kafka.test_segment_files import dump
-from tests.support.kafka_jars import compile_java, java, kafka_classpath
+from tests.support.kafka_jars import SHORT_RUN, compile_java, java, kafka_classpath
 from tests.support.patience import PROGRAM_S
 
 SOURCE = Path(__file__).resolve().parents[1] / "support" / "java" / "Transactions.java"
@@ -23,7 +23,7 @@ def run_java(broker: EmbeddedBroker) -> list[str]:
     classpath = kafka_classpath()
     classes = compile_java(SOURCE, classpath)
     done = subprocess.run(
-        [java(), "-XX:TieredStopAtLevel=1", "-cp", os.pathsep.join((str(classes), classpath)), "Transactions",
+        [java(), *SHORT_RUN, "-cp", os.pathsep.join((str(classes), classpath)), "Transactions",
          broker.bootstrap_servers, "orders", "readers"], capture_output=True, text=True, timeout=PROGRAM_S, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout.splitlines()

@@ -13,7 +13,7 @@ import pytest
 
 from pyproducer.broker import EmbeddedBroker
 from tests.support.go_program import build_go
-from tests.support.kafka_jars import compile_java, java, kafka_classpath
+from tests.support.kafka_jars import SHORT_RUN, compile_java, java, kafka_classpath
 from tests.support.kafka_tools import CONSOLE_CONSUMER, CONSOLE_PRODUCER, run_tool
 from tests.support.patience import GIVE_UP_S, PROGRAM_S
 
@@ -27,7 +27,7 @@ EXTRA = 100
 
 def java_command() -> list[str]:
     classes, classpath = compile_java(JAVA_SOURCE), kafka_classpath()
-    return [java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dkafka.log.level=OFF",
+    return [java(), *SHORT_RUN, "-Dkafka.log.level=OFF",
             f"-Dlog4j2.configurationFile={LOG_SETTINGS}", "-cp", os.pathsep.join((str(classes), classpath)),
             JAVA_SOURCE.stem]
 

@@ -165,7 +165,7 @@ class DelayProxy:
 
         self._call(cut_all)
         if not done.wait(GIVE_UP_S):
-            raise TimeoutError("the proxy's thread did not answer within 60 s")
+            raise TimeoutError(f"the proxy's thread did not answer within {GIVE_UP_S:g} s")
         return cut[0]
 
     def _call(self, command: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.support.kafka_jars import compile_java, java, kafka_classpath
+from tests.support.kafka_jars import SHORT_RUN, compile_java, java, kafka_classpath
 from tests.support.patience import PROGRAM_S
 
 SOURCE = Path(__file__).resolve().parent / "java" / "ReadCommitted.java"
@@ -20,7 +20,7 @@ def read_committed(bootstrap_servers: str, topic: str) -> list[tuple[int, bytes]
     classpath = kafka_classpath()
     classes = compile_java(SOURCE, classpath)
     done = subprocess.run(
-        [java(), "-XX:TieredStopAtLevel=1", "-cp", os.pathsep.join((str(classes), classpath)), "ReadCommitted",
+        [java(), *SHORT_RUN, "-cp", os.pathsep.join((str(classes), classpath)), "ReadCommitted",
          bootstrap_servers, topic], capture_output=True, timeout=PROGRAM_S, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     found = []

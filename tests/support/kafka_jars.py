@@ -34,6 +34,8 @@ SPARK_CONNECTORS = {"3.5": "3.5.6", "4.0": "4.0.1", "4.1": "4.1.1"}
 BESIDE_SPARK_CONNECTOR = ("org.apache.commons:commons-pool2:2.12.1", "org.apache.kafka:kafka-clients:3.9.2")
 DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 MINIMUM_JAVA = 17  # what the broker of Kafka 4 asks for
+# A JVM that lives for seconds: compiled once and for all, one collector's thread.
+SHORT_RUN = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 JDK_HINT = "Debian: apt-get install openjdk-17-jdk-headless"
 
 
@@ -135,8 +137,8 @@ def ask_java(source: Path, *arguments: str, stdin: str = "") -> list[str]:
         stdin: What it reads, in UTF-8.
     """
     classpath = os.pathsep.join([str(compile_java(source)), kafka_classpath()])
-    answer = subprocess.run([java(), "-cp", classpath, source.stem, *arguments], input=stdin, capture_output=True,
-                            encoding="utf-8", timeout=PROGRAM_S, check=True)
+    answer = subprocess.run([java(), *SHORT_RUN, "-cp", classpath, source.stem, *arguments], input=stdin,
+                            capture_output=True, encoding="utf-8", timeout=PROGRAM_S, check=True)
     return answer.stdout.splitlines()
 
 

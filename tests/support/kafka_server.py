@@ -12,7 +12,6 @@ import base64
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -22,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from tests.support.kafka_jars import compile_java, java, kafka_classpath, shared_classes
+from tests.support.kafka_jars import SHORT_RUN, compile_java, java, kafka_classpath, shared_classes
 from tests.support.patience import GIVE_UP_S, PROGRAM_S
 from tests.support.ports import ReservedPorts
 
@@ -132,11 +131,6 @@ class KafkaServer:
         return f"localhost:{self._ports['SSL']}"
 
     @property
-    def ssl_port(self) -> int:
-        """The port of the listener with TLS."""
-        return self._ports["SSL"]
-
-    @property
     def mtls_bootstrap_servers(self) -> str:
         """The listener with TLS that requires a certificate of the client."""
         return f"localhost:{self._ports['MTLS']}"
@@ -242,7 +236,7 @@ class KafkaServer:
                 except KafkaException:
                     pass  # not yet: asked again below
             time.sleep(0.05)
-        raise TimeoutError(f"topic {name} has no leader for all of its {partitions} partitions after 30 s")
+        raise TimeoutError(f"topic {name} has no leader for all of its {partitions} partitions after {GIVE_UP_S:g} s")
 
     def dump_log(self, topic: str, partition: int | None = None) -> str:
         """Return what Kafka's own DumpLogSegments says of every batch and record of a partition, or of all.
@@ -258,9 +252,9 @@ class KafkaServer:
     def run_tool(self, main_class: str, *arguments: str) -> str:
         """Run one of Kafka's command line tools and return what it prints, errors included."""
         with shared_classes(self._classpath) as sharing:
-            command = [self._java, *sharing, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-                       "-Dkafka.log.level=WARN", f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}", "-cp",
-                       self._classpath, main_class, *arguments]
+            command = [self._java, *sharing, *SHORT_RUN, "-Dkafka.log.level=WARN",
+                       f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}", "-cp", self._classpath, main_class,
+                       *arguments]
             answer = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                     errors="replace", timeout=PROGRAM_S, check=False, stdin=subprocess.DEVNULL)
         if answer.returncode != 0:
@@ -361,15 +355,3 @@ class KafkaServer:
                 "listener.name.misnamed.ssl.keystore.location": self._certificates.misnamed_keystore,
             })
         return settings
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that are free now: Kafka has to be told its ports before it starts."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for sock in sockets:
-            sock.bind(("127.0.0.1", 0))
-        return [int(sock.getsockname()[1]) for sock in sockets]
-    finally:
-        for sock in sockets:
-            sock.close()

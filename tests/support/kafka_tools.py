@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 from typing import IO
 
-from tests.support.kafka_jars import compile_java, java, kafka_tools_classpath
+from tests.support.kafka_jars import SHORT_RUN, compile_java, java, kafka_tools_classpath
 from tests.support.patience import GIVE_UP_S
 
 _HERE = Path(__file__).resolve().parent
@@ -44,8 +44,8 @@ class _ToolRunner:
         classpath = kafka_tools_classpath()
         classes = compile_java(_RUNNER, classpath)
         self._process = subprocess.Popen(
-            [java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dkafka.log.level=WARN",
-             f"-Dlog4j2.configurationFile={_LOGGING}", "-cp", f"{classes}:{classpath}", _RUNNER.stem],
+            [java(), *SHORT_RUN, "-Dkafka.log.level=WARN", f"-Dlog4j2.configurationFile={_LOGGING}", "-cp",
+             f"{classes}:{classpath}", _RUNNER.stem],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
 
     def run(self, command: tuple[str, ...], stdin: str) -> tuple[int, str]:

@@ -6,13 +6,11 @@ Source:  ours. `python -m tests.support.record_vectors` writes tests/protocol/da
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.support.kafka_jars import compile_java, java, kafka_classpath
-from tests.support.patience import PROGRAM_S
+from tests.support.kafka_jars import ask_java
 
 SOURCE = Path(__file__).resolve().parent / "java" / "RecordVectors.java"
 DATA = Path(__file__).resolve().parents[1] / "protocol" / "data"
@@ -44,7 +42,7 @@ def read_by_kafka(batches: Iterable[bytes]) -> list[Any]:
     Raises:
         MissingTool: No Java, or no Kafka.
     """
-    return [json.loads(line) for line in _run("read", "".join(batch.hex() + "\n" for batch in batches))]
+    return _asked("read", "".join(batch.hex() + "\n" for batch in batches))
 
 
 def emit_by_kafka() -> list[dict[str, Any]]:
@@ -53,14 +51,11 @@ def emit_by_kafka() -> list[dict[str, Any]]:
     Raises:
         MissingTool: No Java, or no Kafka.
     """
-    return [json.loads(line) for line in _run("emit", "")]
+    return _asked("emit")
 
 
-def _run(mode: str, stdin: str) -> list[str]:
-    classes = compile_java(SOURCE)
-    command = [java(), "-Xmx256m", "-cp", f"{classes}:{kafka_classpath()}", SOURCE.stem, mode]
-    answer = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=PROGRAM_S, check=True)
-    return [line for line in answer.stdout.splitlines() if line[:1] in "[{"]
+def _asked(mode: str, stdin: str = "") -> list[Any]:
+    return [json.loads(line) for line in ask_java(SOURCE, mode, stdin=stdin) if line.startswith(("[", "{"))]
 
 
 def _bytes(value: str | None) -> bytes | None:

@@ -44,9 +44,9 @@ from tests.simulation.model_batch import ClientBug, ProducedBatch
 from tests.simulation.model_broker import CLOSE_CONNECTION, ModelCluster, ModelParameters, StoredBatch
 from tests.simulation.model_faults import ApiVersionsVerdict, Interference, Verdict
 from tests.simulation.model_log import KAFKA_BEFORE_2_4
+from tests.support.patience import GIVE_UP_S
 
 CHUNK_BYTES = 256 * 1024
-GIVE_UP_S = 60.0
 POLL_S = 0.001
 GATHER_S = 0.5  # how long `gather` waits for a batch that may never come, because a right client waits for an answer
 TOPIC_IDS_IN_PRODUCE = 13
@@ -156,7 +156,7 @@ class Rule:
         """Wait until it happened so often.
 
         Raises:
-            TimeoutError: It did not, for a minute.
+            TimeoutError: It did not, for GIVE_UP_S.
         """
         self._broker.await_true(lambda: self.count >= count,
                                 lambda: f"the rule's batch number {count}; there were {self.count}")
@@ -455,7 +455,7 @@ class ScriptedBroker:
             then: What to do at that moment, by the brokers' own thread: nothing is handled before it is done.
 
         Raises:
-            TimeoutError: There is no end to it, for a minute.
+            TimeoutError: There is no end to it, for GIVE_UP_S.
         """
         done = threading.Event()
 
@@ -479,13 +479,13 @@ class ScriptedBroker:
 
         Raises:
             ClientBug: A client did what no correct client does.
-            TimeoutError: It did not happen within a minute.
+            TimeoutError: It did not happen within GIVE_UP_S.
         """
         deadline = time.monotonic() + GIVE_UP_S
         while not condition():
             self.check()
             if time.monotonic() > deadline:
-                raise TimeoutError(f"after a minute, not yet: {what if isinstance(what, str) else what()}")
+                raise TimeoutError(f"after {GIVE_UP_S:g} s, not yet: {what if isinstance(what, str) else what()}")
             time.sleep(POLL_S)
 
     # ---- the thread

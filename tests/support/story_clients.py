@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from pyproducer import KafkaProducer
-from tests.support.kafka_jars import compile_java, java, kafka_classpath
+from tests.support.kafka_jars import SHORT_RUN, compile_java, java, kafka_classpath
+from tests.support.patience import GIVE_UP_S
 
 JAVA_SOURCE = Path(__file__).resolve().parent / "java" / "StoryProducer.java"
-GIVE_UP_S = 90.0
 POLL_S = 0.002
 STORED, FAILED = "stored", "failed"
 # Short waits between attempts; the timeouts are longer than any story.
@@ -207,7 +207,7 @@ class Java:
         classes = compile_java(JAVA_SOURCE, classpath)
         logging = Path(__file__).resolve().parent / "kafka" / "log4j2.xml"
         self._process = subprocess.Popen(
-            [java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dkafka.log.level=OFF",
+            [java(), *SHORT_RUN, "-Dkafka.log.level=OFF",
              f"-Dlog4j2.configurationFile={logging}", "-cp", os.pathsep.join((str(classes), classpath)),
              JAVA_SOURCE.stem], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
         self._reader = threading.Thread(target=self._read, name="java-reader")
