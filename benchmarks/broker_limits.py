@@ -44,6 +44,7 @@ MIB = 1024 * 1024
 TOPIC = "orders"
 PAUSE_S = 0.01
 QUIET_S = 1.0
+TIMEOUT_S = 300.0
 NOW_MS = 1_700_000_000_000
 ZSTD = 4
 LIMIT_TIME_S, LIMIT_PEAK_MIB, LIMIT_OTHER_S = 2.0, 400, 0.2
@@ -250,27 +251,38 @@ class Other(threading.Thread):
         super().__init__(daemon=True)
         self._address = address
         self._stop_requested = threading.Event()
+        self._failure: Exception | None = None
         self.slowest_s = 0.0
 
     def run(self) -> None:
         """Ask until stopped."""
-        with RawClient(self._address, timeout_s=300) as client:
-            while not self._stop_requested.wait(PAUSE_S):
-                begin = time.perf_counter()
-                client.request(ApiKeys.METADATA, 1, metadata_body(TOPIC))
-                self.slowest_s = max(self.slowest_s, time.perf_counter() - begin)
+        try:
+            with RawClient(self._address, timeout_s=TIMEOUT_S) as client:
+                while not self._stop_requested.wait(PAUSE_S):
+                    begin = time.perf_counter()
+                    client.request(ApiKeys.METADATA, 1, metadata_body(TOPIC))
+                    self.slowest_s = max(self.slowest_s, time.perf_counter() - begin)
+        except Exception as failure:
+            self._failure = failure
 
     def stop(self) -> None:
-        """End after the request under way."""
+        """End after the request under way.
+
+        Raises:
+            RuntimeError: It could not ask all the time: the slowest of the answers that came says nothing.
+        """
         self._stop_requested.set()
         self.join()
+        if self._failure is not None:
+            raise RuntimeError(f"the other connection was not served: {self._failure!r}") from self._failure
 
 
 def run_once(case: Case | None, payload: bytes) -> Run:
     """Start a broker, let the clients do it, look at what it cost; without a case nothing is done for a second."""
+    before = set(psutil.Process().children())
     with EmbeddedBroker(separate_process=True, topics={TOPIC: 8}) as broker:
         address = ("127.0.0.1", broker.port)
-        (process,) = psutil.Process().children()
+        (process,) = set(psutil.Process().children()) - before
         if case is not None and case.warm_up is not None:
             case.warm_up(broker)
         other = Other(address)
@@ -288,12 +300,12 @@ def run_once(case: Case | None, payload: bytes) -> Run:
 
 def attack(address: tuple[str, int], case: Case, payload: bytes) -> str:
     """Send the request over all connections; return what came back."""
-    clients = [RawClient(address, timeout_s=300) for _ in range(case.clients)]
+    clients = [RawClient(address, timeout_s=TIMEOUT_S) for _ in range(case.clients)]
     try:
         for client in clients:
             client.send_frame(payload)
         if not case.reads:
-            with RawClient(address, timeout_s=300) as reader:  # one more, which reads
+            with RawClient(address, timeout_s=TIMEOUT_S) as reader:  # one more, which reads
                 reader.send_frame(payload)
                 return f"one more reads {len(reader.receive_frame()) / MIB:.0f} MiB"
         found = [receive(client) for client in clients]

@@ -22,11 +22,10 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from benchmarks.loop_process import HOLD_MS, LOOP_CLIENTS, LoopRun
-from benchmarks.rounds import ROOT, delete_topic, real_broker
+from benchmarks.rounds import ROOT, fresh_topic, last_line, real_broker
 from benchmarks.tables import keep, machine
 from tests.support.kafka_server import KafkaServer
 
-RUN_TIMEOUT_S = 300
 PARTITION_COUNT = 3
 HEALTH_PERIOD_S = 0.01
 SEND_PERIOD_S = 0.2
@@ -62,14 +61,9 @@ MEASURES: dict[str, Measure] = {
 
 def run_once(mode: str, name: str, server: KafkaServer, record_count: int) -> LoopRun:
     """Run one client once, in a process of its own and on a topic of its own."""
-    topic = server.create_topic(f"{name}-{uuid.uuid4().hex[:8]}", PARTITION_COUNT)
-    try:
-        answer = subprocess.run([sys.executable, "-m", "benchmarks.loop_process", mode, name, server.bootstrap_servers,
-                                 topic, str(record_count)], stdout=subprocess.PIPE, text=True, check=True,
-                                timeout=RUN_TIMEOUT_S, cwd=ROOT)
-    finally:
-        delete_topic(server, topic)
-    return LoopRun.from_json(answer.stdout.splitlines()[-1])
+    with fresh_topic(server, name, PARTITION_COUNT) as topic:
+        return LoopRun.from_json(last_line([sys.executable, "-m", "benchmarks.loop_process", mode, name,
+                                            server.bootstrap_servers, topic, str(record_count)], {}))
 
 
 def compare(server: KafkaServer, rounds: int) -> dict[str, list[dict[str, LoopRun]]]:

@@ -74,9 +74,10 @@ def foreign_arguments(mode: str, bootstrap_servers: str, topic: str, workload: W
 def values_file(workload: Workload) -> Path:
     """Return a file of all the workload's values, one after the other; kept for the next run."""
     path = CACHE / "values" / f"{workload.value_size_bytes}B-{workload.key_count}.bin"
-    if not path.is_file():
+    values = b"".join(workload.values())
+    if not path.is_file() or path.read_bytes() != values:  # it may be of another commit, which made others
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as fresh:
-            fresh.write(b"".join(workload.values()))
+            fresh.write(values)
         Path(fresh.name).rename(path)
     return path

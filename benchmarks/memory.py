@@ -13,12 +13,13 @@ import argparse
 import subprocess
 import sys
 import time
-import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.back_pressure import BUFFER_MEMORY_BYTES, PRESSED
-from benchmarks.rounds import ROOT, delete_topic, real_broker
+from benchmarks.rounds import ROOT, fresh_topic, real_broker
 from benchmarks.tables import keep, machine
 from benchmarks.workload import Workload
 from tests.support.kafka_server import KafkaServer
@@ -51,18 +52,19 @@ def resident_bytes(pid: int, field: str = "VmRSS") -> int:
 
 def press(name: str, server: KafkaServer, workload: Workload, seconds: float, *, stopped: bool) -> Resident:
     """Run one client against a broker that is too slow, and watch its size."""
-    topic = server.create_topic(f"{name}-{uuid.uuid4().hex[:8]}", 3)
-    command = [sys.executable, "-m", "benchmarks.back_pressure", name, server.bootstrap_servers, topic,
-               workload.to_json(), str(seconds)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    with ExitStack() as stack:
+        topic = stack.enter_context(fresh_topic(server, name, 3))
+        command = [sys.executable, "-m", "benchmarks.back_pressure", name, server.bootstrap_servers, topic,
+                   workload.to_json(), str(seconds)]
+        process = stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                                       text=True, cwd=ROOT))
+        stack.callback(process.kill)  # it may never end by itself, and a Popen's block waits for that
         assert process.stdin is not None
         assert process.stdout is not None
-        try:
-            if process.stdout.readline() != "ready\n":
-                raise RuntimeError(f"{name} could not connect")
-            before = last = resident_bytes(process.pid)
-            if stopped:
-                server.pause()
+        if process.stdout.readline() != "ready\n":
+            raise RuntimeError(f"{name} could not connect")
+        before = last = resident_bytes(process.pid)
+        with _paused(server) if stopped else nullcontext():
             process.stdin.write("go\n")
             process.stdin.flush()
             end = time.monotonic() + seconds
@@ -71,15 +73,17 @@ def press(name: str, server: KafkaServer, workload: Workload, seconds: float, *,
                 last = resident_bytes(process.pid)
             peak = resident_bytes(process.pid, "VmHWM")
             process.stdin.write("end\n")
-        except BaseException:
-            process.kill()
-            raise
-        finally:
-            if stopped:
-                server.resume()
         output, _ = process.communicate(timeout=END_TIMEOUT_S)
-    delete_topic(server, topic)
     return Resident(name, before, last, peak, int(output))
+
+
+@contextmanager
+def _paused(server: KafkaServer) -> Iterator[None]:
+    server.pause()
+    try:
+        yield
+    finally:
+        server.resume()
 
 
 def main() -> None:

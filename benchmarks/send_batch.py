@@ -97,6 +97,7 @@ def raw_socket(size_bytes: int, piece_bytes: int) -> Callable[[], float]:
             with socket.create_connection(listener.getsockname()) as connection:
                 for _ in range(size_bytes // piece_bytes):
                     connection.sendall(piece)
+                connection.sendall(piece[:size_bytes % piece_bytes])
                 handed_over = time.thread_time()
                 connection.shutdown(socket.SHUT_WR)
                 connection.recv(4)
@@ -151,7 +152,6 @@ def main() -> None:
     print("\n".join(lines))
     if arguments.keep:
         keep(f"send_batch-{batch_size}-{IMPL}", "send_batch", "\n".join(lines))
-
 
 
 if __name__ == "__main__":

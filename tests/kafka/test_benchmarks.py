@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,8 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks import event_loop, latency, tables
+import benchmarks
+from benchmarks import event_loop, foreign_clients, latency, tables
 from benchmarks.back_pressure import PRESSED
+from benchmarks.broker_limits import Other
 from benchmarks.busy import busy_processes
 from benchmarks.charts import draw_bars
 from benchmarks.clients import CLIENTS, SLOW
@@ -31,6 +34,7 @@ from benchmarks.sleeper_process import NOTHING, late_wake_ups
 from benchmarks.startup import FIRST_RECORD, run_once
 from benchmarks.tables import LATENESS_FIGURES, SENDS, report
 from benchmarks.workload import Latency, Lateness, Measurement, Workload
+from tests.support.bad_servers import closed_port
 from tests.support.certificates import Certificates
 from tests.support.kafka_jars import MissingTool
 from tests.support.kafka_server import KafkaServer
@@ -338,6 +342,36 @@ def test_startup_is_import_and_then_the_first_acknowledgement(
     took = run_once(name, kafka.bootstrap_servers, f"startup-{name}", str(tmp_path))
     assert min(took) > 0
     assert took.total_ms >= took.import_ms + took.acknowledged_ms
+
+
+def test_values_of_other_clients_when_their_file_is_of_another_commit_then_it_is_written_anew(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign_clients, "CACHE", tmp_path)
+    workload = Workload(key_count=3)
+    for before in (None, b"of another commit"):
+        if before is not None:
+            foreign_clients.values_file(workload).write_bytes(before)
+        assert foreign_clients.values_file(workload).read_bytes() == b"".join(workload.values())
+
+
+def test_other_connection_when_it_is_not_served_then_its_round_trips_are_no_result() -> None:
+    """Its thread ended, and the table had the slowest of what came before: nothing, and so within the limit."""
+    with closed_port() as address:
+        host, _, port = address.rpartition(":")
+        other = Other((host, int(port)))
+        other.start()
+        with pytest.raises(RuntimeError, match="was not served: ConnectionRefusedError"):
+            other.stop()
+
+
+def test_list_of_benchmarks_has_each_program_and_says_which_make_bench_runs() -> None:
+    listed = re.findall(r"^(\w+)(\*?) +\S", benchmarks.__doc__ or "", re.MULTILINE)
+    by_make = set(re.findall(r"-m benchmarks\.(\w+)", (ROOT / "Makefile").read_text()))
+    assert {name for name, star in listed if not star} == by_make
+    # Those that are processes of others say so themselves, and take arguments that nobody types.
+    programs = {path.stem for path in (ROOT / "benchmarks").glob("*.py") if "\nif __name__ ==" in path.read_text()}
+    assert {name for name, _ in listed} == programs - {"back_pressure", "busy", "client_process", "loop_process",
+                                                      "sleeper_process", "web_app"}
 
 
 def test_kept_table_names_its_command_and_its_chart_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
