@@ -340,11 +340,15 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
 
     async def _make(self, call: Call) -> Any:
         calls = self._calls()
-        pending, deadline_ms = calls.begun(call)
-        if not await self._until(partial(getattr, pending, "is_set"), pending.waiters, call.name, deadline_ms):
-            raise calls.timed_out(call.name)
-        await self._after_callbacks()
-        return calls.told(pending)
+        began_ms = calls.clock.now_ms()
+        try:
+            pending, deadline_ms = calls.begun(call)
+            if not await self._until(partial(getattr, pending, "is_set"), pending.waiters, call.name, deadline_ms):
+                raise calls.timed_out(call.name)
+            await self._after_callbacks()
+            return calls.told(pending)
+        finally:
+            calls.add_time(call, began_ms)
 
     def _calls(self) -> TransactionCalls:
         self._bind()

@@ -346,3 +346,8 @@ class RecordMetadata(NamedTuple):
     def has_offset(self) -> bool:
         """Whether the broker told the offset."""
         return self.offset >= 0
+
+    @property
+    def has_timestamp(self) -> bool:
+        """Whether there is a timestamp: not of a record that failed, of which interceptors are told."""
+        return self.timestamp >= 0

@@ -75,7 +75,6 @@ cdef class NodeRow:
     cdef public long long connection_creation_total
     cdef public long long connection_close_total
     cdef public long long connection_failed_total
-    cdef public long long throttle_total
     cdef public long long throttle_ms_total
     cdef public long long throttle_max
     cdef public long long floor_ms

@@ -203,7 +203,7 @@ class NodeRow:
     """The numbers of one node. Java's producer-node-metrics; totals since the producer was made.
 
     Attributes:
-        latency: Of answered requests, in ms.
+        latency: Of answered Produce requests, in ms.
         produce_ended_total: Produce requests that were answered, or not in time.
         produce_ms_total: How long those took.
         floor_ms: The quickest answer to anything so far; -1 before the first: the way there and back.
@@ -215,7 +215,7 @@ class NodeRow:
                  "connection_failed_total", "floor_ms", "held", "incoming_byte_total", "latency", "node_id",
                  "outgoing_byte_total", "produce_batch_total", "produce_ended_total", "produce_ms_total",
                  "produce_total", "request_size_max", "request_total", "response_total", "throttle_max",
-                 "throttle_ms_total", "throttle_total")
+                 "throttle_ms_total")
 
     def __init__(self, node_id: int) -> None:
         self.node_id: int = node_id
@@ -231,7 +231,6 @@ class NodeRow:
         self.connection_creation_total: int = 0
         self.connection_close_total: int = 0
         self.connection_failed_total: int = 0
-        self.throttle_total: int = 0
         self.throttle_ms_total: int = 0
         self.throttle_max: int = 0
         self.floor_ms: int = -1
@@ -243,11 +242,9 @@ class NodeRow:
         """A request was answered."""
         self.response_total += 1
         self.incoming_byte_total += size_bytes
-        self.latency.add(latency_ms)
         if self.floor_ms < 0 or latency_ms < self.floor_ms:
             self.floor_ms = latency_ms
         if throttle_ms > 0:
-            self.throttle_total += 1
             self.throttle_ms_total += throttle_ms
             if throttle_ms > self.throttle_max:
                 self.throttle_max = throttle_ms

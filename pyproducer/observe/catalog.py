@@ -1,8 +1,6 @@
 """Every number under its name: where it comes from, what it counts, and in which unit.
 
-Names, groups and tags are Java's where Java has the number. What Java has and is not here: record-size-max and the
-sizes of single requests' records, because nothing is counted for each record; io-ratio and its like, which are rates of
-the totals beside them.
+Names, groups and tags are Java's where Java has the number. What Java has and is not here: docs/metrics.md.
 
 Road:    window -> [catalog] -> registry, doors, docs/metrics.md
 Thread:  constants.
@@ -78,6 +76,16 @@ def _mean(name: str, text: str, field: str, by: str) -> Definition:
     return Definition(name, Kind.WINDOW, text, lambda view: view.ratio(field, by))
 
 
+def _mean_ns(name: str, text: str, field: str) -> Definition:
+    """How long something took each time that the sender thread looked, of milliseconds that are counted."""
+    return Definition(name, Kind.WINDOW, text, lambda view: 1_000_000 * view.ratio(field, "select_total"))
+
+
+def _share(name: str, text: str, field: str) -> Definition:
+    """Which part of the window something took, of milliseconds that are counted."""
+    return Definition(name, Kind.WINDOW, text, lambda view: view.rate(field) / 1000)
+
+
 def _peak(name: str, text: str, field: str) -> Definition:
     return Definition(name, Kind.WINDOW, text, lambda view: view.peak(field))
 
@@ -105,9 +113,9 @@ OF_PRODUCER: tuple[Definition, ...] = (
     *_times("record-queue-time", "from a batch's first record until it was sent", "queue"),
     *_times("record-delivery-time", "from a batch's first record, waits for memory included, until its outcome was "
             "told; ours", "delivery"),
-    *_times("request-latency", "from handing a request to its connection until its answer", "latency"),
-    Definition("produce-throttle-time-avg", Kind.WINDOW, "throttle time in an answer that throttles: mean, ms",
-               lambda view: view.ratio("throttle_ms_total", "throttle_total")),
+    *_times("request-latency", "from handing a Produce request to its connection until its answer", "latency"),
+    _mean("produce-throttle-time-avg", "throttle time in an answer of any kind: mean, ms", "throttle_ms_total",
+          "response_total"),
     _peak("produce-throttle-time-max", "throttle time in an answer: longest, ms", "throttle_max"),
     *_total("produce-throttle-time", "throttle times in answers, ms; ours", "throttle_ms_total"),
     *_total("request", "requests of any kind that were handed to connections", "request_total"),
@@ -118,6 +126,10 @@ OF_PRODUCER: tuple[Definition, ...] = (
     *_total("response", "answers of any kind", "response_total"),
     *_total("outgoing-byte", "bytes of requests", "outgoing_byte_total"),
     *_total("incoming-byte", "bytes of answers", "incoming_byte_total"),
+    Definition("network-io-total", Kind.TOTAL, "requests and answers of any kind",
+               lambda view: view.total("request_total") + view.total("response_total")),
+    Definition("network-io-rate", Kind.WINDOW, "requests and answers of any kind, a second",
+               lambda view: view.rate("request_total") + view.rate("response_total")),
     *_total("connection-creation", "connections that were made, TCP alone", "connection_creation_total"),
     *_total("connection-close", "connections that ended", "connection_close_total"),
     *_total("connection-failed", "attempts to connect that came to nothing; ours", "connection_failed_total"),
@@ -127,13 +139,30 @@ OF_PRODUCER: tuple[Definition, ...] = (
     *_total("successful-reauthentication", "sessions that were renewed", "successful_reauthentication_total"),
     *_total("select", "how often the sender thread slept, or looked without sleeping", "select_total"),
     *_total("io-wait-time-ns", "how long that took, ns", "io_wait_ms_total", 1_000_000),
+    _mean_ns("io-wait-time-ns-avg", "how long that took each time: mean, ns", "io_wait_ms_total"),
+    _share("io-wait-ratio", "which part of the time it took, 0 to 1", "io_wait_ms_total"),
     *_total("io-time-ns", "how long all else took that the sender thread does, ns", "turn_ms_total", 1_000_000),
+    _mean_ns("io-time-ns-avg", "how long all else took between two of these: mean, ns", "turn_ms_total"),
+    _share("io-ratio", "which part of the time all else took, 0 to 1", "turn_ms_total"),
     *_total("callback-time-ns", "how long telling outcomes took, callbacks included, ns; ours", "callback_ms_total",
             1_000_000),
     *_total("compression-time-ns", "how long compressing took, ns; ours", "codec_ms_total", 1_000_000),
     *_total("flush-time-ns", "how long callers were in flush(), ns", "flush_ms_total", 1_000_000),
     *_total("metadata-wait-time-ns", "how long callers were in partitions_for(), ns",
             "metadata_wait_ms_total", 1_000_000),
+    *_total("buffer-exhausted", "records that failed because no memory came within max.block.ms",
+            "buffer_exhausted_total"),
+    *_total("bufferpool-wait-time-ns", "how long callers waited for memory, ns", "buffer_wait_ms_total", 1_000_000),
+    _share("bufferpool-wait-ratio", "which part of the time callers waited for memory; above 1 where several did",
+           "buffer_wait_ms_total"),
+    *_total("txn-init-time-ns", "how long callers were in init_transactions(), ns", "txn_init_ms_total", 1_000_000),
+    *_total("txn-send-offsets-time-ns", "how long callers were in send_offsets_to_transaction(), ns",
+            "txn_send_offsets_ms_total", 1_000_000),
+    *_total("txn-prepare-time-ns", "how long callers were in prepare_transaction(), ns", "txn_prepare_ms_total",
+            1_000_000),
+    *_total("txn-commit-time-ns", "how long callers were in commit_transaction(), ns", "txn_commit_ms_total",
+            1_000_000),
+    *_total("txn-abort-time-ns", "how long callers were in abort_transaction(), ns", "txn_abort_ms_total", 1_000_000),
 )
 
 OF_NODE: tuple[Definition, ...] = (
@@ -143,7 +172,7 @@ OF_NODE: tuple[Definition, ...] = (
     *_total("incoming-byte", "bytes of answers", "incoming_byte_total"),
     _mean("request-size-avg", "bytes of a request: mean", "outgoing_byte_total", "request_total"),
     _peak("request-size-max", "bytes of a request: largest", "request_size_max"),
-    *_times("request-latency", "from handing a request to its connection until its answer", "latency"),
+    *_times("request-latency", "from handing a Produce request to its connection until its answer", "latency"),
     Definition("request-latency-total", Kind.TOTAL, "the sum of that, ms; ours",
                lambda view: view.whole("latency").total),
     _mean("batches-per-request-avg", "batches of a Produce request: mean; ours", "produce_batch_total",

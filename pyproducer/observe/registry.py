@@ -109,6 +109,7 @@ class Registry:
         retries: Records that were sent again by the name of the error. Written by the sender thread.
         history: Samples of the sums, by second and by minute.
         due_ms: When the sender is to call `roll` next.
+        buffer_wait_ms: Gives how long callers waited for memory in all.
         rows: Which other rows are made when somebody reads, by group.
     """
 
@@ -121,6 +122,7 @@ class Registry:
         self.retries: dict[str, int] = {}
         self.history: History = History(now_ms)
         self.due_ms: int = now_ms
+        self.buffer_wait_ms: Callable[[], int] = int
         self.rows: dict[str, tuple[Kind, Rows]] = {}
         self._nodes: dict[int, NodeRow] = {}
         self._gauges: dict[str, Gauge] = {}
@@ -168,6 +170,11 @@ class Registry:
         """A partitions_for() has ended. Thread: any."""
         with self._lock:
             self.producer.metadata_wait_ms_total += took_ms
+
+    def add_transaction_call(self, field: str, took_ms: int) -> None:
+        """A call of a transaction has ended, whose time is in that field of the producer's row. Thread: any."""
+        with self._lock:
+            setattr(self.producer, field, getattr(self.producer, field) + took_ms)
 
     def on_forked(self) -> None:
         """In a child process: release the lock, if another thread held it."""
@@ -280,7 +287,9 @@ class Registry:
         return windows
 
     def _producer_values(self) -> Values:
-        return producer_values(self.producer, self.ledger, list(self._nodes.values()))
+        return {**producer_values(self.producer, self.ledger, list(self._nodes.values())),
+                "buffer_exhausted_total": self.errors.get("BufferExhaustedError", 0),
+                "buffer_wait_ms_total": self.buffer_wait_ms()}
 
 
 def error_name(error: BaseException) -> str:

@@ -29,6 +29,11 @@ class ProducerRow:
         codec_ms_total: How long compressing took.
         flush_ms_total: How long callers were in flush(). Theirs, with the registry's lock.
         metadata_wait_ms_total: How long callers were in partitions_for(). Theirs, too.
+        txn_init_ms_total: How long callers were in init_transactions(). Theirs, as are the next four.
+        txn_send_offsets_ms_total: The same of send_offsets_to_transaction().
+        txn_prepare_ms_total: The same of prepare_transaction().
+        txn_commit_ms_total: The same of commit_transaction().
+        txn_abort_ms_total: The same of abort_transaction().
         successful_authentication_total: Logins that brokers took; connections with TLS alone count, too.
         failed_authentication_total: Those that they refused.
         successful_reauthentication_total: Sessions that were renewed.
@@ -38,7 +43,8 @@ class ProducerRow:
                  "codec_ms_total", "failed_authentication_total", "flush_ms_total", "io_wait_ms_total",
                  "metadata_wait_ms_total", "record_error_total", "record_retry_total",
                  "request_total", "select_total", "successful_authentication_total",
-                 "successful_reauthentication_total", "turn_ms_total")
+                 "successful_reauthentication_total", "turn_ms_total", "txn_abort_ms_total", "txn_commit_ms_total",
+                 "txn_init_ms_total", "txn_prepare_ms_total", "txn_send_offsets_ms_total")
 
     def __init__(self) -> None:
         for field in self.__slots__:
@@ -61,13 +67,18 @@ class ProducerRow:
     successful_authentication_total: int
     successful_reauthentication_total: int
     turn_ms_total: int
+    txn_abort_ms_total: int
+    txn_commit_ms_total: int
+    txn_init_ms_total: int
+    txn_prepare_ms_total: int
+    txn_send_offsets_ms_total: int
 
 
 NODE_NUMBERS = (
     "request_total", "response_total", "produce_total", "produce_batch_total", "produce_ended_total",
     "produce_ms_total", "outgoing_byte_total",
     "incoming_byte_total", "request_size_max", "connection_creation_total", "connection_close_total",
-    "connection_failed_total", "throttle_total", "throttle_ms_total", "throttle_max", "floor_ms")
+    "connection_failed_total", "throttle_ms_total", "throttle_max", "floor_ms")
 NODE_SUMS = tuple(field for field in NODE_NUMBERS if field.endswith("_total"))
 NODE_PEAKS = ("request_size_max", "throttle_max")
 TOPIC_NUMBERS = ("record_send_total", "record_error_total", "record_retry_total", "byte_total", "raw_byte_total",

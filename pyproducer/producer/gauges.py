@@ -34,8 +34,6 @@ LOOKED_UP: tuple[tuple[str, str, Kind, str], ...] = (
     (PRODUCER, "record-unretrieved-error-total", Kind.TOTAL, "records that failed and whose future nobody looked at"),
     (PRODUCER, "buffer-total-bytes", Kind.GAUGE, "buffer.memory"),
     (PRODUCER, "buffer-available-bytes", Kind.GAUGE, "bytes of buffer.memory that are not given out"),
-    (PRODUCER, "buffer-exhausted-total", Kind.TOTAL, "records that failed because no memory came within max.block.ms"),
-    (PRODUCER, "bufferpool-wait-time-ns-total", Kind.TOTAL, "how long callers waited for memory, ns"),
     (PRODUCER, "waiting-threads", Kind.GAUGE, "callers who wait for memory"),
     (PRODUCER, "requests-in-flight", Kind.GAUGE, "requests without an answer"),
     (PRODUCER, "records-waiting", Kind.GAUGE, "records whose outcome is not decided"),
@@ -73,12 +71,8 @@ def register_gauges(runtime: ProducerRuntime, login: Login | None, channel_build
           lambda: tally.unretrieved_count, Kind.TOTAL)
     gauge("buffer-total-bytes", "buffer.memory", lambda: pool.total_bytes)
     gauge("buffer-available-bytes", "bytes of buffer.memory that are not given out", lambda: pool.available_bytes)
-    gauge("buffer-exhausted-total", "records that failed because no memory came within max.block.ms",
-          lambda: registry.errors.get("BufferExhaustedError", 0), Kind.TOTAL)
     gauge("waiting-threads", "callers who wait for memory",
           lambda: pool.queued_count + waiting.memory.queued_count)
-    gauge("bufferpool-wait-time-ns-total", "how long callers waited for memory, ns",
-          lambda: 1_000_000 * (pool.waited_ms + waiting.memory.waited_ms), Kind.TOTAL)
     gauge("requests-in-flight", "requests without an answer", lambda: runtime.wire.client.in_flight_request_count())
     gauge("metadata-age", "seconds since brokers answered with metadata; 0 before the first answer",
           lambda: metadata.age_ms(clock.now_ms()) / 1000)
@@ -104,7 +98,8 @@ def register_gauges(runtime: ProducerRuntime, login: Login | None, channel_build
         gauge("broker-certificate-expiry-time-ms", "when the first certificate of a connected broker ends, ms since "
               "1970; ours", lambda: min((1000 * row.certificate_ends_s for row in registry.nodes().values()
                                    if row.certificate_ends_s), default=None))
-    registry.history.watch(_Cpu(runtime.life).read_ms, lambda: pool.waited_ms + waiting.memory.waited_ms)
+    registry.buffer_wait_ms = lambda: pool.waited_ms + waiting.memory.waited_ms
+    registry.history.watch(_Cpu(runtime.life).read_ms, registry.buffer_wait_ms)
     registry.live_topics(metadata.topics)
     registry.table(PARTITION, lambda: _partition_rows(runtime))
     registry.table(APP, lambda: [({"version": __version__, "impl": IMPL}, [("info", 1, "which version runs")])])

@@ -505,7 +505,12 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         Raises:
             IllegalStateError: enable.metrics.push is false, or what it needs is not installed.
             KafkaTimeoutError: No broker gave one in time: none is connected, or none wants metrics (phase "request").
+            TypeError: The timeout is not a number.
+            ValueError: The timeout is negative or NaN.
         """
+        longest = checked_timeout(timeout)
+        if timeout is not None and timeout < 0:
+            raise ValueError(f"timeout {timeout} is negative: client_instance_id() waits 0 seconds or more")
         runtime = self._present()
         telemetry = runtime.telemetry
         if telemetry is None:
@@ -513,7 +518,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
                                     "not installed, or cannot be loaded")
         if telemetry.instance_id is None:
             runtime.life.ensure_may_wait("client_instance_id()")
-        longest = checked_timeout(runtime.config.max_block_ms / 1000 if timeout is None else timeout)
+        if timeout is None:
+            longest = runtime.config.max_block_ms / 1000
         deadline_ms = runtime.clock.now_ms() + (NEVER_MS if longest is None else math.ceil(longest * 1000))
         while telemetry.instance_id is None:
             runtime.life.ensure_open()

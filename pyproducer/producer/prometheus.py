@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 _PREFIX = {PRODUCER: "kafka_producer_", NODE: "kafka_producer_node_", TOPIC: "kafka_producer_topic_",
            PARTITION: "kafka_producer_partition_", ERROR: "kafka_producer_error_", APP: "kafka_producer_app_"}
 _HISTOGRAMS = {
-    PRODUCER: (("request_latency_seconds", "latency", "from handing a request to its connection until its answer"),
+    PRODUCER: (("request_latency_seconds", "latency", "from handing a Produce request over until its answer"),
                ("record_queue_time_seconds", "queue", "from a batch's first record until it was sent"),
                ("record_delivery_time_seconds", "delivery", "from a batch's first record until its outcome was told")),
-    NODE: (("request_latency_seconds", "latency", "from handing a request to its connection until its answer"),),
+    NODE: (("request_latency_seconds", "latency", "from handing a Produce request over until its answer"),),
     TOPIC: (("record_delivery_time_seconds", "delivery", "from a batch's first record until its outcome was told"),),
 }
 _BOUNDS = tuple(2**power - 1 for power in range(1, 18))

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import own_copy
 from pyproducer.client.metadata import ProducerMetadata
+from pyproducer.common.clock import Clock
 from pyproducer.common.errors import AbortableTransactionError, IllegalStateError, KafkaError, KafkaTimeoutError
 from pyproducer.common.kafka_string import ensure_string
+from pyproducer.observe.registry import Registry
 from pyproducer.producer.consumed_offsets import to_group_metadata, to_offsets
 from pyproducer.producer.mistakes import BOUND
 from pyproducer.sender.requests.own_requests import OwnRequests
@@ -30,6 +32,11 @@ if TYPE_CHECKING:
     from pyproducer.producer.producer import TransactionalProducer
 
 log: logging.Logger = logging.getLogger(__name__)
+
+_TIMES = {"init_transactions()": "txn_init_ms_total", "send_offsets_to_transaction()": "txn_send_offsets_ms_total",
+          "prepare_transaction()": "txn_prepare_ms_total", "commit_transaction()": "txn_commit_ms_total",
+          "abort_transaction()": "txn_abort_ms_total"}
+"""Where the time of a call is counted."""
 
 
 def ensure_transactional_id(transactional_id: object) -> None:
@@ -70,15 +77,22 @@ class TransactionCalls:
         own_requests: Tells why an answer does not come.
         metadata: Tells which brokers cannot be reached.
         max_block_ms: Longest wait of a call.
+        registry: Has how long callers were in each.
+        clock: For that.
+
+    Attributes:
+        clock: As given.
     """
 
     def __init__(self, *, life: Life, transactions: Transactions | None, own_requests: OwnRequests | None,
-                 metadata: ProducerMetadata, max_block_ms: int) -> None:
+                 metadata: ProducerMetadata, max_block_ms: int, registry: Registry, clock: Clock) -> None:
         self._life = life
         self._transactions = transactions
         self._own_requests = own_requests
         self._metadata = metadata
         self._max_block_ms = max_block_ms
+        self._registry = registry
+        self.clock: Clock = clock
 
     def init(self, transactional_id: str | None) -> Call:
         """See KafkaProducer.init_transactions."""
@@ -117,7 +131,15 @@ class TransactionCalls:
 
     def make(self, call: Call) -> Any:
         """Move the state, wait for what follows, up to max.block.ms, and return what the call gives."""
-        return self.told(self.wait(call))
+        began_ms = self.clock.now_ms()
+        try:
+            return self.told(self.wait(call))
+        finally:
+            self.add_time(call, began_ms)
+
+    def add_time(self, call: Call, began_ms: int) -> None:
+        """Count how long a caller was in a call, which is over."""
+        self._registry.add_transaction_call(_TIMES[call.name], self.clock.now_ms() - began_ms)
 
     def told(self, pending: PendingCall) -> Any:
         """Return what a call gives, or raise why it failed: from here on its caller knows."""

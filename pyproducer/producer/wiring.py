@@ -317,7 +317,7 @@ def _build(config: ProducerConfig, key_serializer: object, value_serializer: obj
     runtime = ProducerRuntime(
         client_id, config, clock, life, metadata, wire, accumulator, record_sender, batch_sender, io_thread, registry,
         telemetry, TransactionCalls(life=life, transactions=transactions, own_requests=own_requests, metadata=metadata,
-                                    max_block_ms=config.max_block_ms))
+                                    max_block_ms=config.max_block_ms, registry=registry, clock=clock))
     register_gauges(runtime, login, channel_builder)
     reporters = reporters_of(config, registry, clock)
     made.callback(close_parts, *reporters)

@@ -80,6 +80,7 @@ class Completion:
             node.produce_ended_total += 1
             node.produce_ms_total += response.latency_ms
         if response.body is not None:
+            node.latency.add(response.latency_ms)
             self._on_answer(response, batches, topic_names)
         elif response.version_mismatch is not None:
             for batch in batches.values():  # each its own: only one of them may be in the log

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -735,5 +738,47 @@ def test_calls_when_the_one_before_was_cancelled_then_the_error_speaks_of_no_tim
                 await producer.abort_transaction()
             held.remove()
             await producer.commit_transaction()
+
+    asyncio.run(main())
+
+
+TIMES = ("txn-init-time-ns-total", "txn-send-offsets-time-ns-total", "txn-prepare-time-ns-total",
+         "txn-commit-time-ns-total", "txn-abort-time-ns-total")
+
+
+def count_by_sevens(producer: KafkaProducer) -> None:
+    """Let each call take 7 ms."""
+    clock: Any = SimpleNamespace(now_ms=partial(next, itertools.count(0, 7)))
+    producer._runtime.transaction_calls.clock = clock
+
+
+def test_times_of_calls_when_threads_and_tasks_make_them_then_they_are_counted_as_in_java(
+        start_broker: StartBroker, connect: Connect) -> None:
+    broker = start_broker(topics={"orders": 1})
+    producer = connect(broker)
+    count_by_sevens(producer)
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction({}, "readers")
+    producer.prepare_transaction()
+    producer.commit_transaction()
+    with pytest.raises(IllegalStateError):
+        producer.commit_transaction()
+    producer.begin_transaction()
+    producer.abort_transaction()
+    metrics = producer.metrics()
+    assert [metrics[name] for name in TIMES[1:]] == [7_000_000, 7_000_000, 14_000_000, 7_000_000]
+
+    async def main() -> None:
+        async with AsyncKafkaProducer({**PROPS, "bootstrap.servers": broker.bootstrap_servers,
+                                       "transactional.id": "other"}) as producer:
+            count_by_sevens(producer._producer)
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send_offsets_to_transaction({}, "readers")
+            await producer.prepare_transaction()
+            await producer.commit_transaction()
+            await producer.begin_transaction()
+            await producer.abort_transaction()
+            assert [producer.metrics()[name] for name in TIMES] == [7_000_000] * 5
 
     asyncio.run(main())

@@ -1,6 +1,7 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.Map;
@@ -8,11 +9,14 @@ import java.util.TreeMap;
 
 import javax.security.auth.login.AppConfigurationEntry;
 
+import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerConfig;
+import org.apache.kafka.common.MetricName;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.config.types.Password;
 import org.apache.kafka.common.security.JaasContext;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * Without arguments: one line per setting, "key TAB type TAB default TAB validator"; <null> and <required> for no default.
@@ -21,6 +25,7 @@ import org.apache.kafka.common.security.JaasContext;
  * With "jaas": reads texts of sasl.jaas.config, a \\u000a in them for a newline, and answers
  * "OK TAB module TAB flag TAB name TAB value ..." with the options by name, their values in hexadecimal UTF-8, or
  * "ERROR TAB message".
+ * With "metrics": one line per metric of a producer that has reached nobody, "METRIC TAB group TAB name".
  */
 public class ConfigParity {
     private static final String SERIALIZER = "org.apache.kafka.common.serialization.ByteArraySerializer";
@@ -28,6 +33,10 @@ public class ConfigParity {
     public static void main(String[] arguments) throws Exception {
         if (arguments.length == 0) {
             dump();
+            return;
+        }
+        if (arguments[0].equals("metrics")) {
+            metrics();
             return;
         }
         var reader = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -42,6 +51,15 @@ public class ConfigParity {
                 : key.defaultValue == null ? "<null>" : ConfigDef.convertToString(key.defaultValue, key.type);
             System.out.println(String.join("\t", key.name, key.type.name(), text, String.valueOf(key.validator)));
         }
+    }
+
+    private static void metrics() {
+        Map<String, Object> props = Map.of("bootstrap.servers", "127.0.0.1:1", "transactional.id", "parity");
+        var producer = new KafkaProducer<>(props, new ByteArraySerializer(), new ByteArraySerializer());
+        for (MetricName metric : producer.metrics().keySet()) {
+            System.out.println(String.join("\t", "METRIC", metric.group(), metric.name()));
+        }
+        producer.close(Duration.ZERO);
     }
 
     private static String jaas(String text) {

@@ -193,6 +193,11 @@ def test_metadata_tells_whether_the_offset_is_known():
     assert not RecordMetadata("t", 0, -1, 1, 2, 3).has_offset
 
 
+def test_metadata_tells_whether_there_is_a_timestamp():
+    assert RecordMetadata("t", 0, -1, 0, 2, 3).has_timestamp
+    assert not RecordMetadata("t", 0, -1, -1, -1, -1).has_timestamp
+
+
 @pytest.mark.parametrize("headers", [{"ab": b"1", "c": None}, MappingProxyType({"ab": b"1", "c": None})])
 def test_headers_when_they_are_a_dict_then_its_items_are_kept_in_order(headers: Any) -> None:
     assert ProducerRecord("t", headers=headers).headers == (Header("ab", b"1"), Header("c", None))

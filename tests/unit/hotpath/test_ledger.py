@@ -165,5 +165,6 @@ def test_twins_when_they_are_told_the_same_then_they_say_the_same() -> None:
             for batch in batches:
                 end(ledger, batch)
         said.append((ledger.stories(0), ledger.sums(), ledger.delivery.counts(), ledger.queue.counts(),
-                     [node.latency.counts() for node in nodes], sorted(ledger.topics)))
+                     [(node.floor_ms, node.incoming_byte_total, node.throttle_ms_total) for node in nodes],
+                     sorted(ledger.topics)))
     assert said[0] == said[1]

@@ -53,7 +53,7 @@ def test_maximum_when_its_window_is_over_then_it_is_forgotten() -> None:
     registry = Registry("c", num_samples=2, window_ms=1000, now_ms=0)
     node = registry.node(1)
     node.on_request(900)
-    node.on_answer(77, 10, 0)
+    node.latency.add(77)
     registry.ledger.topic_row("t").delivery.add(66)
     registry.live_topics(lambda: {"t"})
     registry.roll(1000)
@@ -82,10 +82,38 @@ def test_requests_of_the_producer_when_counted_then_all_kinds_are_as_in_java_and
     assert values["request-size-avg"] * values["request-total"] == values["outgoing-byte-total"]
 
 
+def test_shares_when_times_were_counted_then_they_are_javas_ratios_and_means() -> None:
+    """Boards that are made for Java's names had nothing for them: io-ratio, bufferpool-wait-ratio and their like."""
+    registry = Registry("c")
+    registry.producer.select_total, registry.producer.io_wait_ms_total, registry.producer.turn_ms_total = 4, 300, 100
+    registry.buffer_wait_ms = lambda: 500
+    registry.errors["BufferExhaustedError"] = 2
+    registry.node(1).on_request(10)
+    registry.node(1).on_answer(1, 10, 0)
+    values = registry.of_producer(1000)
+    assert (values["io-wait-ratio"], values["io-ratio"], values["bufferpool-wait-ratio"]) == (0.3, 0.1, 0.5)
+    assert (values["io-wait-time-ns-avg"], values["io-time-ns-avg"]) == (75_000_000, 25_000_000)
+    assert values["bufferpool-wait-time-ns-total"] == 500_000_000
+    assert values["buffer-exhausted-total"] == values["buffer-exhausted-rate"] == 2
+    assert values["network-io-total"] == values["network-io-rate"] == 2
+
+
+def test_latency_and_throttle_when_requests_of_other_kinds_are_answered_then_they_are_javas() -> None:
+    """Quick answers to Metadata made the latency smaller than Java's; the mean throttle was of the throttled alone."""
+    registry = Registry("c")
+    node = registry.node(1)
+    for throttle_ms in (0, 0, 0, 80):
+        node.on_answer(1, 10, throttle_ms)
+    node.latency.add(40)  # of the one that was Produce, which its completion adds
+    values = registry.of_producer(1000)
+    assert (values["request-latency-avg"], values["request-latency-max"]) == (40, 40)
+    assert (values["produce-throttle-time-avg"], values["produce-throttle-time-max"]) == (20, 80)
+
+
 def test_percentiles_when_one_answer_of_a_hundred_is_slow_then_p50_does_not_know_and_p999_does() -> None:
     registry = Registry("c")
     for latency_ms in [5] * 99 + [400]:
-        registry.node(1).on_answer(latency_ms, 10, 0)
+        registry.node(1).latency.add(latency_ms)
     values = registry.of_producer(1000)
     assert values["request-latency-p50"] == values["request-latency-p99"] == 5
     assert values["request-latency-p999"] == values["request-latency-max"] == 400
@@ -95,7 +123,7 @@ def test_percentiles_when_one_answer_of_a_hundred_is_slow_then_p50_does_not_know
 def test_maximum_of_the_producer_when_nodes_differ_then_it_is_the_slowest_ones(latencies_ms: tuple[int, int]) -> None:
     registry = Registry("c")
     for node_id, latency_ms in enumerate(latencies_ms):
-        registry.node(node_id).on_answer(latency_ms, 10, 0)
+        registry.node(node_id).latency.add(latency_ms)
     values = registry.of_producer(1000)
     assert (values["request-latency-max"], values["request-latency-avg"]) == (400, 202.5)
 

@@ -26,6 +26,7 @@ from pyproducer.accumulator.life import Life
 from pyproducer.common.waiting import Waiters
 from pyproducer.observe import otlp
 from pyproducer.producer import process_life
+from pyproducer.testing import MockProducer
 from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
 from tests.unit.producer.facade import MESSAGE_TOO_LARGE, NOT_ENOUGH_REPLICAS, CallerWaits, Facade, Facades
@@ -58,6 +59,28 @@ def test_client_instance_id_when_no_broker_gives_one_then_it_waits_max_block_ms_
     with waits, pytest.raises(KafkaTimeoutError, match="No broker gave this producer an id") as caught:
         facade.producer.client_instance_id(timeout_s)
     assert (caught.value.phase, facade.clock.now_ms()) == ("request", waited_ms)
+
+
+@pytest.mark.parametrize("timeout_s", [-1, -0.001])
+def test_client_instance_id_when_the_timeout_is_negative_then_refused_as_in_java(
+        facades: Facades, timeout_s: float) -> None:
+    for producer in (holding(facades).producer, MockProducer()):
+        with pytest.raises(ValueError, match=r"is negative: client_instance_id\(\) waits 0 seconds or more"):
+            producer.client_instance_id(timeout_s)
+
+
+# transactions --------------------------------------------------------------------------------------------------------
+
+def test_init_transactions_when_it_times_out_then_the_time_in_it_is_counted(facades: Facades) -> None:
+    """None of Java's txn-*-time-ns-total was there."""
+    facade, waits = in_manual_time(facades, **{"max.block.ms": 700, "transactional.id": "t",
+                                                 "enable.idempotence": True})
+    with waits, pytest.raises(KafkaTimeoutError):
+        facade.producer.init_transactions()
+    with pytest.raises(IllegalStateError):
+        facade.producer.commit_transaction()
+    metrics = facade.producer.metrics()
+    assert (metrics["txn-init-time-ns-total"], metrics["txn-commit-time-ns-total"]) == (700_000_000, 0)
 
 
 # flush ---------------------------------------------------------------------------------------------------------------
