@@ -48,7 +48,7 @@ def application_parts(config: ProducerConfig, key_serializer: object, value_seri
     Raises:
         ConfigError: One cannot be made.
     """
-    given = config.originals
+    given = config.for_classes
     key_serializer = config.key_serializer if key_serializer is None else key_serializer
     value_serializer = config.value_serializer if value_serializer is None else value_serializer
     with contextlib.ExitStack() as made:

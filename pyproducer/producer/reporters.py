@@ -61,7 +61,7 @@ def _begun(given: object, config: ProducerConfig, registry: Registry, clock: Clo
         with closed_if_refused(named, reporter):
             configure = getattr(reporter, "configure", None)
             if callable(configure):
-                configure(config.originals)
+                configure(config.for_classes)
             begin = getattr(reporter, "init", reporter)
             if not callable(begin):
                 raise ConfigError(_KEY, given, "it is neither callable nor has it init()")

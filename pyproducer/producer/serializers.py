@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import codecs
 import inspect
+import re
 import struct
 import sys
 from collections.abc import Callable, Mapping
@@ -20,11 +21,18 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from pyproducer.common.callback import is_coroutine_function
-from pyproducer.common.class_names import closed_if_refused, configure_instance, import_object, make_instance
+from pyproducer.common.class_names import (
+    close_parts,
+    closed_if_refused,
+    configure_instance,
+    import_object,
+    make_instance,
+)
 from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.public import public
 from pyproducer.common.records import Header, plain_bytes
+from pyproducer.producer.config.other_keys import LIST_SERDE_KEYS
 from pyproducer.producer.json_serializer import JsonSerializer
 
 Headers = list[Header]
@@ -208,6 +216,56 @@ class VoidSerializer(_Named):
             raise TypeError(f"expected None, got {type(data).__name__}")
 
 
+class ListSerializer(_Named):
+    """List or tuple to the bytes of Java's ListSerializer, each item by another serializer; items may be None.
+
+    Args:
+        inner: That of the items.
+
+    Shape: one byte, 0 where all items have one length (short, int, long, float, double, UUID), else 1. With 0, the
+        number of items that are None and their indices. The number of items. Then the items; with 1 each behind its
+        length, or -1 for None. Numbers are INT32.
+    """
+
+    def __init__(self, inner: Serializer) -> None:
+        self._inner = inner
+        self._is_of_one_length = isinstance(inner, _OF_ONE_LENGTH)
+
+    def __call__(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+        """Return the bytes of all items."""
+        if data is None:
+            return None
+        if not isinstance(data, (list, tuple)):
+            raise TypeError(f"expected list or tuple, got {type(data).__name__}")
+        items = [item if item is None else self._serialized(topic, headers, item) for item in data]
+        if self._is_of_one_length:
+            nothing = [index for index, item in enumerate(items) if item is None]
+            parts = [b"\0", _INT32(len(nothing)), *map(_INT32, nothing), _INT32(len(items)), *filter(None, items)]
+        else:
+            parts = [b"\1", _INT32(len(items))]
+            for item in items:
+                parts += [_INT32(-1)] if item is None else [_INT32(len(item)), item]
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """Close that of the items."""
+        close_parts(self._inner)
+
+    def _serialized(self, topic: str, headers: Headers, item: Any) -> bytes:
+        found = self._inner(topic, headers, item)
+        if not isinstance(found, bytes):
+            raise TypeError(f"the serializer {self._inner!r} gave a {type(found).__name__} for an item: it must give "
+                            "bytes")
+        return found
+
+    def __repr__(self) -> str:
+        return f"ListSerializer({self._inner!r})"
+
+
+_OF_ONE_LENGTH = (ShortSerializer, IntegerSerializer, LongSerializer, FloatSerializer, DoubleSerializer, UUIDSerializer)
+_INT32 = struct.Struct(">i").pack
+
+
 class _OneArgument:
     """A callable that takes only the data, as `str.encode`; None does not reach it."""
 
@@ -274,14 +332,16 @@ _SHORT_NAMES: dict[str, type[Serializer]] = {
     "bytes": BytesSerializer, "string": StringSerializer, "short": ShortSerializer, "int": IntegerSerializer,
     "integer": IntegerSerializer, "long": LongSerializer, "float": FloatSerializer, "double": DoubleSerializer,
     "boolean": BooleanSerializer, "uuid": UUIDSerializer, "void": VoidSerializer, "json": JsonSerializer,
+    "list": ListSerializer,
 }
 _JAVA_NAMES: dict[str, type[Serializer]] = {
     "ByteArraySerializer": BytesSerializer, "ByteBufferSerializer": BytesSerializer,
     "BytesSerializer": BytesSerializer, "StringSerializer": StringSerializer, "ShortSerializer": ShortSerializer,
     "IntegerSerializer": IntegerSerializer, "LongSerializer": LongSerializer, "FloatSerializer": FloatSerializer,
     "DoubleSerializer": DoubleSerializer, "BooleanSerializer": BooleanSerializer, "UUIDSerializer": UUIDSerializer,
-    "VoidSerializer": VoidSerializer,
+    "VoidSerializer": VoidSerializer, "ListSerializer": ListSerializer,
 }
+_SERDE = re.compile(rf"(?:{re.escape(_JAVA_PACKAGE)})?Serdes\$([A-Za-z]+)Serde")
 
 
 def resolve_serializer(value: object, key: str = "value.serializer",
@@ -294,7 +354,7 @@ def resolve_serializer(value: object, key: str = "value.serializer",
             callable that takes only the data.
         key: The setting, for messages: "key.serializer" or "value.serializer".
         props: The producer's properties, for `configure(props, is_key)` of a class that is made here, and for
-            StringSerializer. As in Java, an instance that is given is not configured.
+            StringSerializer and ListSerializer. As in Java, an instance that is given is not configured.
 
     Returns:
         The serializer, or None when bytes should pass through as they are.
@@ -309,7 +369,8 @@ def resolve_serializer(value: object, key: str = "value.serializer",
     if inspect.iscoroutine(value):
         value.close()
         raise ConfigError(key, value, f"it is not made yet: what makes it is asynchronous. {_HOW_ASYNC}")
-    instance: Any = _string_serializer(key, props or {}) if value is StringSerializer else make_instance(key, value)
+    of_settings = _OF_SETTINGS.get(value) if isinstance(value, type) else None
+    instance: Any = make_instance(key, value) if of_settings is None else of_settings(key, props or {})
     with closed_if_refused(value, instance):
         if not callable(instance):
             raise ConfigError(key, value, "a serializer must be callable as (topic, headers, data) or as (data), or be "
@@ -343,7 +404,7 @@ def encodings_not_read(props: Mapping[str, object], key_serializer: object, valu
 def _may_read_settings(value: object) -> bool:
     if isinstance(value, str):
         value = _known(value.strip())
-        return value is None or value is StringSerializer
+        return value in (None, StringSerializer, ListSerializer)
     return value is StringSerializer or (isinstance(value, type) and hasattr(value, "configure"))
 
 
@@ -354,6 +415,30 @@ def _string_serializer(key: str, props: Mapping[str, object]) -> StringSerialize
         if charset is not None:
             return _of_charset(setting, charset)
     return StringSerializer()
+
+
+def _list_serializer(key: str, props: Mapping[str, object]) -> ListSerializer:
+    """Return the serializer of lists whose items are what the settings name."""
+    setting = LIST_SERDE_KEYS[key != "key.serializer"]
+    inner = props.get(setting)
+    if isinstance(inner, str):
+        serde = _SERDE.fullmatch(inner.strip())
+        inner = f"{serde[1]}Serializer" if serde else inner.strip()
+    if inner is None or inner is ListSerializer or (isinstance(inner, str) and _known(inner) is ListSerializer):
+        raise ConfigError(setting, props.get(setting),
+                          f"it says what the items of the lists of {key} are: name a serde of Java's, as "
+                          f"{_JAVA_PACKAGE}Serdes$StringSerde, or what {key} could be, but no list")
+    try:
+        serializer = resolve_serializer(inner, key, props)
+    except ConfigError as refusal:
+        raise ConfigError(setting, refusal.value, refusal.why) from refusal.__cause__
+    assert serializer is not None, "there is one"
+    return ListSerializer(serializer)
+
+
+_OF_SETTINGS: dict[type, Callable[[str, Mapping[str, object]], Serializer]] = {
+    StringSerializer: _string_serializer, ListSerializer: _list_serializer}
+"""What makes those that settings of their own belong to."""
 
 
 def _of_charset(setting: str, charset: object) -> StringSerializer:

@@ -50,14 +50,20 @@ SERIALIZER_KEYS = frozenset({
 STRING_SERIALIZER_KEYS = ("key.serializer.encoding", "value.serializer.encoding", "serializer.encoding")
 """Keys of Java's StringSerializer, which ours reads."""
 
+LIST_SERDE_KEYS = ("default.list.key.serde.inner", "default.list.value.serde.inner")
+"""Keys of Java's ListSerializer, which ours reads."""
+
+LIST_DESERIALIZER_KEYS = frozenset({"default.list.key.serde.type", "default.list.value.serde.type"})
+"""Keys of Java's ListDeserializer, which is a consumer's."""
+
 STRING_DESERIALIZER_KEYS = frozenset({"key.deserializer.encoding", "value.deserializer.encoding",
                                       "deserializer.encoding"})
 """Keys of Java's StringDeserializer, which is a consumer's."""
 
 FOREIGN_PREFIXES = ("schema.registry.", "basic.auth.", "bearer.auth.", "request.header.", "rule.executors.",
                     "rule.actions.", "apicurio.registry.",
-                    "confluent.metrics.reporter.", "confluent.monitoring.interceptor.")
-"""Families of schema registries' clients and of Confluent's interceptors."""
+                    "confluent.metrics.reporter.", "confluent.monitoring.interceptor.", "metrics.context.")
+"""Families of schema registries' clients, of Confluent's interceptors and of Java's metrics reporters (KIP-606)."""
 
 MEANT = {
     "metadata.broker.list": "bootstrap.servers",
@@ -199,6 +205,6 @@ ANSWERS = {
 """What to say to names of other clients besides, or where nothing here is meant by them."""
 
 OTHER_KEYS = OtherKeys(ignored=(CONSUMER_KEYS | ADMIN_KEYS | JVM_KEYS | NEWER_KEYS | SERIALIZER_KEYS
-                                | STRING_DESERIALIZER_KEYS),
+                                | STRING_DESERIALIZER_KEYS | LIST_DESERIALIZER_KEYS),
                        ignored_prefixes=FOREIGN_PREFIXES, meant=MEANT, answers=ANSWERS,
-                       read_elsewhere=frozenset(STRING_SERIALIZER_KEYS))
+                       read_elsewhere=frozenset((*STRING_SERIALIZER_KEYS, *LIST_SERDE_KEYS)))

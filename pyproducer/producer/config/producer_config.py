@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
-from pyproducer.common.class_names import import_object, is_left_out
+from pyproducer.common.class_names import import_object, is_class_of_java, is_left_out
 from pyproducer.common.cluster import address_text
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.public import public
@@ -31,7 +31,9 @@ from pyproducer.producer.config.table import CONFIG_TABLE
 
 log: logging.Logger = logging.getLogger(__name__)
 
-_CLASSES = ("interceptor.classes", "partitioner.class", "key.serializer", "value.serializer")
+_CLASSES = ("interceptor.classes", "partitioner.class", "key.serializer", "value.serializer", "metric.reporters")
+_LOGINS = ("pyproducer.oauth.token.provider", "sasl.login.callback.handler.class",
+           "sasl.oauthbearer.jwt.retriever.class")
 _SHORTEST_SECRET = 3  # shorter answers of providers are parts of ordinary words
 
 
@@ -74,7 +76,7 @@ class ProducerConfig(Mapping[str, Any]):
         ConfigError: A key is unknown, a value is wrong, or two settings contradict each other.
 
     A key that nobody knows is taken only if nothing known is near it and a class of the user (interceptor, partitioner,
-    serializer) has `configure`, which gets it. Settings with secrets cannot be pickled.
+    serializer, reporter, source of tokens) has `configure`, which gets it. Settings with secrets cannot be pickled.
     """
 
     originals: Mapping[str, object]
@@ -137,10 +139,12 @@ class ProducerConfig(Mapping[str, Any]):
                          configurable: Iterable[object], *, loads: bool) -> None:
         if not strangers:
             return
+        logins = [values[key] for key in _LOGINS
+                  if not (isinstance(values[key], str) and is_class_of_java(values[key]))]
         if loads:
-            takes = any(map(is_configurable, (*configurable, *classes_of(values))))
+            takes = any(map(is_configurable, (*configurable, *classes_of(values), *logins)))
         else:
-            takes = any(isinstance(value, str) and is_named_by_user(value) for value in classes_of(values))
+            takes = any(isinstance(value, str) and is_named_by_user(value) for value in (*classes_of(values), *logins))
         if not takes:
             raise ConfigError.of_all([CONFIG_TABLE.unknown_key_error(key, originals[key]) for key in strangers])
 
@@ -181,6 +185,11 @@ class ProducerConfig(Mapping[str, Any]):
     def required_acks(self) -> int:
         """`acks` as the number on the wire: -1, 0 or 1."""
         return int(self._values["acks"])
+
+    @property
+    def for_classes(self) -> dict[str, object]:
+        """What classes of the application are configured with: what was given, and client.id though nobody gave one."""
+        return {**self.originals, "client.id": self.client_id}
 
     def is_default(self, key: str) -> bool:
         """Whether the user gave no value for a key.

@@ -104,7 +104,7 @@ def resolve_partitioner(value: object, config: Mapping[str, Any] | None = None, 
         if callable(getattr(instance, "partition", None)):
             _ensure_takes_six(value, instance.partition)
             if config is not None:
-                configure_instance(KEY, instance, instance, getattr(config, "originals", config))
+                configure_instance(KEY, instance, instance, getattr(config, "for_classes", config))
             return cast("Partitioner", instance)
         if callable(instance):
             _ensure_takes_six(value, instance)

@@ -177,6 +177,7 @@ def test_file_when_the_system_does_not_open_it_then_its_words_and_status_1(
 
 OWN = """bootstrap.servers=b:1
 interceptor.classes=imported_by_config:X
+metric.reporters=org.apache.kafka.common.metrics.JmxReporter,imported_by_config:Y
 security.protocol=SASL_SSL
 sasl.mechanism=OAUTHBEARER
 sasl.login.callback.handler.class=imported_by_config:tokens
@@ -188,12 +189,13 @@ def test_classes_when_the_file_names_some_then_they_are_imported_only_where_that
         run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`config FILE`, which says that it connects to nothing, ran the code of a module beside it."""
     (tmp_path / "imported_by_config.py").write_text(
-        "class X:\n    def configure(self, props): pass\ndef tokens(): pass\n"
+        "class X:\n    def configure(self, props): pass\nclass Y(X): pass\ndef tokens(): pass\n"
         f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
     monkeypatch.syspath_prepend(tmp_path)
     result = run(OWN)
     assert result.exit_code == 0, result.stderr
     assert "imported_by_config:X, which was not imported: --load does" in result.stdout
+    assert "imported_by_config:Y, which was not imported" in result.stdout
     assert "imported_by_config:tokens, which was not imported" in result.stdout
     assert not (tmp_path / "ran").exists()
     assert run(OWN, "--load").exit_code == 0

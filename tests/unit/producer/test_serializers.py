@@ -25,6 +25,7 @@ from pyproducer.producer.serializers import (
     FloatSerializer,
     IntegerSerializer,
     JsonSerializer,
+    ListSerializer,
     LongSerializer,
     Serializer,
     ShortSerializer,
@@ -121,7 +122,66 @@ def test_serializer_when_its_class_here_has_another_name_then_found(name: str, e
 
 def test_names_when_listed_then_each_is_of_one_of_the_serializers() -> None:
     for table in (serializers._SHORT_NAMES, serializers._JAVA_NAMES):
-        assert set(table.values()) <= set(ALL)
+        assert set(table.values()) <= {*ALL, ListSerializer}
+
+
+INNER = {True: "default.list.key.serde.inner", False: "default.list.value.serde.inner"}
+SERDE = "org.apache.kafka.common.serialization.Serdes$"
+ONE = UUID("00112233-4455-6677-8899-aabbccddeeff")
+LISTS_OF_JAVA: list[tuple[object, object, str]] = [  # what Java's ListSerializer (4.1) writes
+    (SERDE + "IntegerSerde", [1, -2], "00000000000000000200000001fffffffe"),
+    ("Serdes$ShortSerde", [1, None, 2, None], "000000000200000001000000030000000400010002"),
+    ("uuid", [ONE, None], "0000000001000000010000000230303131323233332d343435352d363637372d383839392d6161626263636464"
+                          "65656666"),
+    ("double", (), "000000000000000000"), (LongSerializer(), [5], "0000000000000000010000000000000005"),
+    (FloatSerializer, [1.5], "0000000000000000013fc00000"),
+    (SERDE + "StringSerde", ["a", None, "", "\u00e9"], "01000000040000000161ffffffff0000000000000002c3a9"),
+    ("bytes", [b"xy"], "0100000001000000027879"), ("boolean", [True], "01000000010000000101"),
+    ("string", [], "0100000000")]
+
+
+@pytest.mark.parametrize(("inner", "data", "of_java"), LISTS_OF_JAVA)
+@pytest.mark.parametrize("name", ["org.apache.kafka.common.serialization.ListSerializer", "list", ListSerializer])
+@pytest.mark.parametrize("is_key", [True, False])
+def test_list_when_settings_name_the_serde_of_its_items_then_the_bytes_are_those_of_java(
+        name: object, inner: object, data: object, of_java: str, is_key: bool) -> None:
+    """There was no such serializer here, and an unknown setting."""
+    serializer = resolve_serializer(name, "key.serializer" if is_key else "value.serializer", {INNER[is_key]: inner})
+    assert serializer is not None
+    assert serialized(serializer, data) == bytes.fromhex(of_java)
+    assert serialized(serializer, None) is None
+    with pytest.raises(TypeError, match="expected list or tuple, got str"):
+        serialized(serializer, "text")
+
+
+def test_list_when_its_items_are_text_then_their_charset_is_that_of_the_settings() -> None:
+    charset = {"serializer.encoding": "UTF-16LE"}
+    serializer = resolve_serializer("list", "value.serializer", {INNER[False]: "string", **charset})
+    assert serializer is not None
+    assert serialized(serializer, ["a"]) == bytes.fromhex("0100000001000000026100")
+    assert serializers.encodings_not_read(charset, None, "list") == []
+
+
+@pytest.mark.parametrize(("inner", "why"), [
+    (None, "what the items of the lists of value.serializer are"), ("list", "but no list"),
+    (SERDE + "ListSerde", "but no list"), (ListSerializer, "but no list"), ("no_such", "there is no such serializer"),
+    (5, "must be callable")])
+def test_list_when_the_serde_of_its_items_is_none_then_config_error_with_its_key(inner: object, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as caught:
+        resolve_serializer("list", "value.serializer", {} if inner is None else {INNER[False]: inner})
+    assert caught.value.key == INNER[False]
+
+
+def test_list_when_an_item_cannot_be_serialized_then_it_raises_and_the_serializer_of_items_is_closed_with_it() -> None:
+    class Nothing(_Opened):
+        def __call__(self, topic: str, headers: object, data: object) -> bytes:
+            return None  # type: ignore[return-value]  # that is the test
+
+    serializer: Any = resolve_serializer("list", "value.serializer", {INNER[False]: Nothing})
+    with pytest.raises(TypeError, match="gave a NoneType for an item"):
+        serializer("topic", HEADERS, [1])
+    serializer.close()
+    assert Nothing.made[-1].close_count == 1
 
 
 TEXT = "a\u00e9\u20ac\U0001f600"
@@ -172,7 +232,7 @@ def test_nothing_when_given_then_bytes_pass_through() -> None:
     assert resolve_serializer(None) is None
 
 
-@pytest.mark.parametrize("value", ["strings", "org.apache.kafka.common.serialization.ListSerializer", 5, b"string",
+@pytest.mark.parametrize("value", ["strings", "org.apache.kafka.common.serialization.SetSerializer", 5, b"string",
                                    "no.such.module.Serializer", "", lambda topic, data: b""])
 def test_serializer_when_there_is_none_then_config_error_with_the_key(value: object) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -257,6 +257,30 @@ def test_constructor_when_a_part_that_it_made_cannot_begin_then_that_is_closed_t
     assert [part.closed_count for part in made] == [1]
 
 
+@pytest.mark.parametrize("make", [KafkaProducer, MockProducer])
+@pytest.mark.parametrize("given", [{}, {"client.id": ""}, {"client.id": "app"}, {"transactional.id": "t"}])
+def test_parts_when_they_are_configured_then_they_are_told_the_client_id_that_brokers_are(
+        make: Callable[..., Any], given: dict[str, object]) -> None:
+    """Where nobody had given one, as in most programs, an interceptor that names its numbers by it had none."""
+    told: list[object] = []
+
+    class Named(Serializer):
+        def partition(self, *_six: object) -> int:
+            return 0
+
+        def configure(self, props: dict[str, object], *_is_key: object) -> None:
+            told.append(props["client.id"])
+            props.clear()
+
+    parts: dict[str, object] = {"key.serializer": Named, "value.serializer": Named, "interceptor.classes": [Named],
+                                "partitioner.class": Named}
+    if make is KafkaProducer:
+        parts["metric.reporters"] = [Named]
+    with make({**PROPS, **given, **parts}) as producer:
+        assert told == [producer.client_id] * len(parts)
+        assert producer.config()["bootstrap.servers"] == PROPS["bootstrap.servers"]
+
+
 @pytest.mark.parametrize("key", ["key.serializer", "interceptor.classes", "partitioner.class"])
 def test_constructor_when_a_part_that_it_made_is_none_of_its_kind_then_it_is_closed(key: str) -> None:
     made: list[Other] = []

@@ -88,9 +88,10 @@ def test_setting_of_metrics_when_it_is_read_then_nothing_is_told(key: str, value
     assert key not in config.without_effect
 
 
+JMX = "org.apache.kafka.common.metrics.JmxReporter"
 FOREIGN = {"schema.registry.url": "http://r:8081", "schema.registry.basic.auth.user.info": "key:hunter2",
            "basic.auth.credentials.source": "USER_INFO", "bearer.auth.token": "hunter2",
-           "auto.register.schemas": "true",
+           "auto.register.schemas": "true", "metrics.context.cluster.name": "east",
            "bootstrap.controllers": "c:9093", "bootstrap.resolve.timeout.ms": "5", "group.id": "g"}
 
 
@@ -107,11 +108,13 @@ def test_charsets_of_strings_when_given_then_they_are_known_and_no_warning_is_du
         caplog: pytest.LogCaptureFixture) -> None:
     """unknown setting; did you mean 'value.serializer'?"""
     given = {"value.serializer": "org.apache.kafka.common.serialization.StringSerializer",
-             "value.serializer.encoding": "UTF-16", "serializer.encoding": "UTF-8"}
+             "value.serializer.encoding": "UTF-16", "serializer.encoding": "UTF-8",
+             "default.list.key.serde.inner": "org.apache.kafka.common.serialization.Serdes$StringSerde"}
     config = ProducerConfig({**SERVERS, **given})
     assert caplog.records == []
     assert config.originals == {**SERVERS, **given}
-    consumers = {"value.deserializer.encoding": "UTF-16", "deserializer.encoding": "UTF-16"}
+    consumers = {"value.deserializer.encoding": "UTF-16", "deserializer.encoding": "UTF-16",
+                 "default.list.value.serde.type": "java.util.ArrayList"}
     assert ProducerConfig({**SERVERS, **consumers}).without_effect == set(consumers)
 
 
@@ -141,7 +144,10 @@ class Plain:
 @pytest.mark.parametrize("props", [
     {"interceptor.classes": [Configurable]}, {"interceptor.classes": [Plain, f"{__name__}:Configurable"]},
     {"interceptor.classes": f"{__name__}.Configurable"}, {"partitioner.class": Configurable},
-    {"key.serializer": Configurable}, {"value.serializer": f"{__name__}:Configurable"}])
+    {"key.serializer": Configurable}, {"value.serializer": f"{__name__}:Configurable"},
+    {"metric.reporters": f"{JMX},{__name__}:Configurable"}, {"metric.reporters": [Configurable()]},
+    {"sasl.login.callback.handler.class": f"{__name__}:Configurable"},
+    {"pyproducer.oauth.token.provider": Configurable()}])
 def test_unknown_key_when_a_class_of_the_user_has_configure_then_it_is_taken_with_a_warning(
         props: dict[str, object], caplog: pytest.LogCaptureFixture) -> None:
     config = ProducerConfig({**SERVERS, **props, "zzz.tenant": "t"})
@@ -152,7 +158,8 @@ def test_unknown_key_when_a_class_of_the_user_has_configure_then_it_is_taken_wit
 
 @pytest.mark.parametrize("props", [
     {}, {"interceptor.classes": [Plain]}, {"partitioner.class": "uniform_sticky", "key.serializer": "string"},
-    {"value.serializer": "org.apache.kafka.common.serialization.StringSerializer"}])
+    {"value.serializer": "org.apache.kafka.common.serialization.StringSerializer"}, {"metric.reporters": [JMX, print]},
+    {"sasl.login.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler"}])
 def test_unknown_key_when_nobody_could_take_it_then_refused(props: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="unknown setting"):
         ProducerConfig({**SERVERS, **props, "zzz.tenant": "t"})

@@ -111,8 +111,9 @@ def test_setting_when_the_partitioner_does_not_use_it_then_a_warning_says_which_
 
 def test_own_partitioner_when_it_has_configure_then_it_gets_the_properties() -> None:
     own = Own()
-    assert resolve_partitioner(own, config(linger_ms=7)) is own
-    assert own.props == {"bootstrap.servers": "a:1", "linger.ms": 7}
+    given = config(linger_ms=7)
+    assert resolve_partitioner(own, given) is own
+    assert own.props == {"bootstrap.servers": "a:1", "linger.ms": 7, "client.id": given.client_id}
 
 
 def test_callable_when_used_then_it_gets_what_a_partitioner_gets() -> None:
