@@ -51,7 +51,7 @@ from pyproducer.hotpath import (
     Route,
     RouteTable,
 )
-from pyproducer.producer.interceptors import ProducerInterceptors
+from pyproducer.producer.interceptors import ProducerInterceptors, Telling
 from pyproducer.producer.mistakes import no_argument
 from pyproducer.producer.partitioning import Partitioning
 from pyproducer.producer.serializers import BytesSerializer, Serializer, StringSerializer
@@ -256,8 +256,8 @@ class RecordSender:
     def intercept(self, record: ProducerRecord,
                   on_completion: OnCompletion | None) -> tuple[ProducerRecord, Acknowledgement]:
         """Return what the interceptors make of a record, and what tells them of its outcome."""
-        interceptors = self.interceptors
-        return interceptors.on_send(record), Acknowledgement(interceptors.on_acknowledgement, on_completion)
+        record = self.interceptors.on_send(record)
+        return record, Acknowledgement(Telling(self.interceptors, record.headers), on_completion)
 
     def serialize(self, topic: str, headers: tuple[Any, ...], key: Any,
                   value: Any) -> tuple[bytes | None, bytes | None, tuple[Any, ...]]:
@@ -370,7 +370,8 @@ class RecordSender:
         """Tell interceptors, if they know of a record, that it was not handed over; return where it was to go."""
         topic_partition = TopicPartition(topic, UNKNOWN_PARTITION if partition is None else partition)
         if type(on_completion) is Acknowledgement:
-            self.interceptors.on_send_error(topic_partition, error)
+            telling: Any = on_completion.tell  # a Telling
+            self.interceptors.on_send_error(topic_partition, error, telling.headers)
         return topic_partition
 
     def _hand_over_or_postpone(self, record: SerializedRecord) -> FutureRecordMetadata:

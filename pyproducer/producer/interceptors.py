@@ -3,11 +3,12 @@
 Road:    send() -> [interceptors] -> serializers ... completion -> [interceptors]
 Thread:  on_send and on_send_error: any caller. on_acknowledgement: the sender thread, or the caller of a send() that
          failed at once. close: who closes the producer.
-Source:  Java ProducerInterceptor, ProducerInterceptors (4.1); seed 001. on_acknowledgement without headers (KIP-512).
+Source:  Java ProducerInterceptor, ProducerInterceptors (4.1), KIP-512; seed 001.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,10 +19,10 @@ from pyproducer.common.class_names import (
     is_left_out,
     make_instance,
 )
-from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.public import public
-from pyproducer.common.records import ProducerRecord, RecordMetadata, ensure_made
+from pyproducer.common.records import NO_HEADERS, Header, ProducerRecord, RecordMetadata, ensure_made
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.record.layout import NO_TIMESTAMP
 
@@ -47,13 +48,38 @@ class ProducerInterceptor:
     def on_acknowledgement(self, metadata: RecordMetadata | None, exception: BaseException | None) -> None:
         """See the outcome of a record, before its callback.
 
+        One that is written with a third parameter, `headers`, gets the record's, too, as on_send() left them.
+
         Args:
-            metadata: Where it is; with an exception, None or what is known (offset -1).
+            metadata: Where it is; with an exception, where it was to go: the offset is -1, and so is the partition
+                where none was chosen.
             exception: Why it failed, or None.
         """
 
     def close(self) -> None:
         """Release what it holds; the producer is closing."""
+
+
+class Telling:
+    """Tells interceptors what became of one record, which it does not keep.
+
+    Args:
+        interceptors: They.
+        headers: The record's.
+
+    Attributes:
+        headers: As given.
+    """
+
+    __slots__ = ("_interceptors", "headers")
+
+    def __init__(self, interceptors: ProducerInterceptors, headers: tuple[Header, ...]) -> None:
+        self._interceptors = interceptors
+        self.headers: tuple[Header, ...] = headers
+
+    def __call__(self, metadata: RecordMetadata | None, exception: BaseException | None) -> None:
+        """Tell them."""
+        self._interceptors.on_acknowledgement(metadata, exception, self.headers)
 
 
 class ProducerInterceptors:
@@ -67,6 +93,8 @@ class ProducerInterceptors:
         self._interceptors = tuple(interceptors)
         self._on_send = tuple((interceptor, interceptor.on_send) for interceptor in self._interceptors
                               if getattr(interceptor, "on_send", None) is not None)
+        self._takes_headers = tuple(_takes_headers(getattr(interceptor, "on_acknowledgement", None))
+                                    for interceptor in self._interceptors)
 
     def __len__(self) -> int:
         return len(self._interceptors)
@@ -92,35 +120,45 @@ class ProducerInterceptors:
                 intercepted = result
         return intercepted
 
-    def on_acknowledgement(self, metadata: RecordMetadata | None, exception: BaseException | None) -> None:
+    def on_acknowledgement(self, metadata: RecordMetadata | None, exception: BaseException | None,
+                           headers: tuple[Header, ...] = NO_HEADERS) -> None:
         """Tell every interceptor the outcome of a record.
 
         Args:
-            metadata: Where the record is, or what is known of where it should have been.
-            exception: Why it failed, or None.
+            metadata: Where the record is; None where it failed.
+            exception: Why it failed, or None; it knows where the record was to go.
+            headers: The record's.
         """
+        topic = getattr(exception, "topic", None)
+        if metadata is None and topic is not None:
+            partition = getattr(exception, "partition", None)
+            metadata = _nowhere(topic, UNKNOWN_PARTITION if partition is None else partition)
         # Whatever one raises changes nothing: this is the sender thread, where no signal arrives.
-        self._tell(metadata, exception, BaseException)
+        self._tell(metadata, exception, headers, BaseException)
 
-    def on_send_error(self, topic_partition: TopicPartition, exception: BaseException) -> None:
+    def on_send_error(self, topic_partition: TopicPartition, exception: BaseException,
+                      headers: tuple[Header, ...] = NO_HEADERS) -> None:
         """Tell every interceptor that send() itself failed.
 
         Args:
             topic_partition: Where the record was going, as far as known; -1 is an unknown partition.
             exception: Why.
+            headers: The record's.
         """
-        metadata = RecordMetadata(topic_partition.topic, topic_partition.partition, -1, NO_TIMESTAMP, -1, -1)
         # In the caller's thread what is no Exception may come from outside, as Ctrl-C does, and is the caller's.
-        self._tell(metadata, exception, Exception)
+        self._tell(_nowhere(*topic_partition), exception, headers, Exception)
 
-    def _tell(self, metadata: RecordMetadata | None, exception: BaseException | None,
+    def _tell(self, metadata: RecordMetadata | None, exception: BaseException | None, headers: tuple[Header, ...],
               caught: type[BaseException]) -> None:
-        for interceptor in self._interceptors:
+        for interceptor, takes_headers in zip(self._interceptors, self._takes_headers, strict=True):
             on_acknowledgement = getattr(interceptor, "on_acknowledgement", None)
             if on_acknowledgement is None:
                 continue
             try:
-                on_acknowledgement(metadata, exception)
+                if takes_headers:
+                    on_acknowledgement(metadata, exception, headers)
+                else:
+                    on_acknowledgement(metadata, exception)
             except caught:
                 log.warning("Error executing interceptor on_acknowledgement callback", exc_info=True)
 
@@ -134,6 +172,22 @@ class ProducerInterceptors:
                 close()
             except BaseException:  # the others are closed all the same, by the sender thread as its last act
                 log.error("Failed to close producer interceptor %r", interceptor, exc_info=True)
+
+
+def _nowhere(topic: str, partition: int) -> RecordMetadata:
+    """Return what is told of a record that is in no log, as far as it is known."""
+    return RecordMetadata(topic, partition, -1, NO_TIMESTAMP, -1, -1)
+
+
+def _takes_headers(on_acknowledgement: Any) -> bool:
+    """Whether it has a third parameter that is called headers, or must be given (KIP-512)."""
+    try:
+        parameters = inspect.signature(on_acknowledgement).parameters.values()
+    except (TypeError, ValueError):  # there is none, or a builtin's, which has no signature
+        return False
+    third = [parameter for parameter in parameters
+             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)][2:3]
+    return any(parameter.name == "headers" or parameter.default is parameter.empty for parameter in third)
 
 
 def resolve_interceptors(values: Iterable[object],

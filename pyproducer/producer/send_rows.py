@@ -128,7 +128,7 @@ def _serialize(sender: RecordSender, records: Sequence[ProducerRecord], future: 
         except Exception as error:
             if sender.interceptors:
                 for heard in (*(row.record for row in rows), record):
-                    sender.interceptors.on_send_error(_place(heard), error)
+                    sender.interceptors.on_send_error(_place(heard), error, heard.headers)
             raise
         rows.append(_Row(record, key_bytes, value_bytes, headers, size_bytes, on_completion))
     return rows
@@ -172,7 +172,7 @@ def row_callback(future: BatchFuture, row: int) -> OnCompletion:
 
 def _refuse(sender: RecordSender, future: BatchFuture, row: int, record: ProducerRecord, error: Exception) -> None:
     if sender.interceptors:
-        sender.interceptors.on_send_error(_place(record), error)
+        sender.interceptors.on_send_error(_place(record), error, record.headers)
     future.on_refused((row,), error)
 
 

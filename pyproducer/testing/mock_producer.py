@@ -6,6 +6,7 @@
 
 send() is KafkaProducer's own, with its checks, interceptors, serializers and partitioner; only where a batch would take
 the record, it is kept here. With auto_complete=False a test says what becomes of it: complete_next(), error_next().
+What a call is to raise is set before: producer.flush_exception = KafkaTimeoutError("late", phase="flush").
 
 Road:    beside it; send() -> RecordSender -> [history].
 Thread:  any; callbacks run in the thread that completes a record, which with auto_complete is that of send().
@@ -56,6 +57,7 @@ from pyproducer.producer.application_parts import application_parts
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.producer.config.other_names import laid_over
 from pyproducer.producer.do_send import RecordSender
+from pyproducer.producer.interceptors import ProducerInterceptors, Telling
 from pyproducer.producer.kafka_producer import K, V
 from pyproducer.producer.live_view import PartitionState
 from pyproducer.producer.metrics import ProducerMetrics, metrics_of
@@ -76,17 +78,14 @@ if TYPE_CHECKING:
 _NODE = Node(1, "mock", 9092)
 
 
-class _Told:
-    """What tells the interceptors of a record's outcome, and knows the record on its way."""
+class _Told(Telling):
+    """One that knows the record on its way."""
 
-    __slots__ = ("record", "tell")
+    __slots__ = ("record",)
 
-    def __init__(self, record: ProducerRecord, tell: Callable[[Any, Any], object]) -> None:
+    def __init__(self, interceptors: ProducerInterceptors, record: ProducerRecord) -> None:
+        super().__init__(interceptors, record.headers)
         self.record = record
-        self.tell = tell
-
-    def __call__(self, metadata: RecordMetadata | None, exception: BaseException | None) -> None:
-        self.tell(metadata, exception)
 
 
 class _Completion:
@@ -123,14 +122,16 @@ class _Sender(RecordSender):
     """The road's other side: everything of RecordSender, but for what would need a broker."""
 
     sees_every_record = True
+    begin: Callable[[], object]
     take: Callable[[SerializedRecord, int | None, Callable[[], object]], _Completion]
     end_taken: Callable[[_Completion], object]
 
     def intercept(self, record: ProducerRecord,
                   on_completion: OnCompletion | None) -> tuple[ProducerRecord, Acknowledgement]:
         """Let the interceptors see a record, and keep it on its way."""
+        self.begin()
         record = self.interceptors.on_send(record)
-        return record, Acknowledgement(_Told(record, self.interceptors.on_acknowledgement), on_completion)
+        return record, Acknowledgement(_Told(self.interceptors, record), on_completion)
 
     def hand_over(self, record: SerializedRecord, max_block_ms: int | None = None,
                   choose: Any = None) -> FutureRecordMetadata:
@@ -175,6 +176,18 @@ class MockProducer(ProducerBase, Generic[K, V]):
         auto_complete: Whether each record is stored at once; else by `complete_next`, `error_next` or `flush`.
         partitions: How many partitions each topic has. Records of another topic go to partition 0 unless they name one.
 
+    Attributes:
+        send_exception: What send() and send_batch() raise, whatever it is, before anybody has seen the record; None,
+            as with all of these, for nothing. It changes nothing: a transaction stays as it is.
+        flush_exception: The same of flush().
+        partitions_for_exception: The same of partitions_for().
+        close_exception: The same of close(), which does not close then.
+        init_transaction_exception: The same of init_transactions().
+        begin_transaction_exception: The same of begin_transaction().
+        send_offsets_to_transaction_exception: The same of send_offsets_to_transaction().
+        commit_transaction_exception: The same of commit_transaction().
+        abort_transaction_exception: The same of abort_transaction().
+
     Raises:
         ConfigError: A setting is wrong.
     """
@@ -202,6 +215,15 @@ class MockProducer(ProducerBase, Generic[K, V]):
         config = ProducerConfig(CONFIG_TABLE.guarded(laid_over({"bootstrap.servers": "mock:9092"}, props or {})),
                                 configurable=(key_serializer, value_serializer))
         self.auto_complete = auto_complete
+        self.send_exception: BaseException | None = None
+        self.flush_exception: BaseException | None = None
+        self.partitions_for_exception: BaseException | None = None
+        self.close_exception: BaseException | None = None
+        self.init_transaction_exception: BaseException | None = None
+        self.begin_transaction_exception: BaseException | None = None
+        self.send_offsets_to_transaction_exception: BaseException | None = None
+        self.commit_transaction_exception: BaseException | None = None
+        self.abort_transaction_exception: BaseException | None = None
         self._config = config
         self._instance_id = uuid.uuid4()
         self._telling = _Telling()
@@ -228,6 +250,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
             life=self._life, wakeup_sender=lambda: None, max_request_size_bytes=config.max_request_size,
             buffer_memory_bytes=config.buffer_memory, max_block_ms=config.max_block_ms,
             transactions=self._transactions.state)
+        sender.begin = lambda: self._begin(self.send_exception)
         sender.take = self._take
         sender.end_taken = self._end_taken
         self._sender = sender
@@ -342,6 +365,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
     def send_batch(self, topic: str, values: Any, *, keys: Any = None, headers: Any = None, timestamps: Any = None,
                    partitions: Any = None) -> BatchFuture:
         """Send rows one by one; see KafkaProducer.send_batch."""
+        self._begin(self.send_exception)
         within = self._sender.begin_batch()
         return send_rows(self._sender, to_topic(topic), values, keys, headers, timestamps, partitions, self._clock,
                          self._life, self._clock.timestamp_ms(), self._clock.now_ms(), within)
@@ -355,6 +379,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
         """
         checked_timeout(timeout)
         self._telling.ensure_outside("flush()")
+        _raise(self.flush_exception)
         tally = self._life.tally
         period = tally.period
         while self._end_next(None):
@@ -374,15 +399,18 @@ class MockProducer(ProducerBase, Generic[K, V]):
     @takes_no_timeout
     def init_transactions(self, transactional_id: str | None = None) -> None:
         """Bind the transactional id; see KafkaProducer.init_transactions."""
+        self._begin(self.init_transaction_exception)
         self._transactions.init(transactional_id)
 
     def begin_transaction(self) -> None:
         """Begin a transaction; see KafkaProducer.begin_transaction."""
+        self._begin(self.begin_transaction_exception)
         self._transactions.begin()
 
     @takes_no_timeout
     def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
         """Add offsets to the transaction; see KafkaProducer.send_offsets_to_transaction."""
+        self._begin(self.send_offsets_to_transaction_exception)
         self._transactions.send_offsets(offsets, group_metadata)
 
     def prepare_transaction(self) -> PreparedTransaction:
@@ -396,6 +424,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
         Raises:
             AbortableTransactionError: A record failed.
         """
+        self._begin(self.commit_transaction_exception)
         records = self._transactions.commit(self._complete_all)
         with self._lock:
             self._history.extend(records)
@@ -403,6 +432,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
     @takes_no_timeout
     def abort_transaction(self) -> None:
         """Fail what is not done, and forget what was sent; see KafkaProducer.abort_transaction."""
+        self._begin(self.abort_transaction_exception)
         self._transactions.abort(self._fail_all)
 
     def transaction(self) -> TransactionBlock:
@@ -424,7 +454,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
             InvalidTopicError: The name is not allowed.
         """
         topic = to_topic(topic)
-        self._life.ensure_open()
+        self._begin(self.partitions_for_exception)
         ensure_topic_name(topic)
         return list(self._cluster.partitions_for_topic(topic)) or [PartitionInfo(topic, 0, _NODE)]
 
@@ -447,8 +477,10 @@ class MockProducer(ProducerBase, Generic[K, V]):
         return found
 
     def client_instance_id(self, timeout: float | None = None) -> uuid.UUID:
-        """Return an id of its own, always the same."""
+        """Return an id of its own, always the same; see KafkaProducer.client_instance_id."""
         checked_timeout(timeout)
+        if timeout is not None and timeout < 0:
+            raise ValueError(f"timeout {timeout} is negative: client_instance_id() waits 0 seconds or more")
         self._life.ensure_open()
         return self._instance_id
 
@@ -496,6 +528,8 @@ class MockProducer(ProducerBase, Generic[K, V]):
         longest = checked_timeout(timeout)
         if timeout is not None and timeout < 0:
             raise ValueError(f"timeout {timeout} is negative: close() waits 0 seconds or more, None until all is done")
+        if self._life.is_open:
+            _raise(self.close_exception)
         if self._life.begin_closing("close() of the MockProducer was called", longest):
             self._sender.refuse()
             self._transactions.close(self._fail_all)
@@ -529,6 +563,11 @@ class MockProducer(ProducerBase, Generic[K, V]):
                     f"{len(self._pending)} not done>")
 
     # Inside.
+
+    def _begin(self, error: BaseException | None) -> None:
+        """Raise what a test wants a call to raise, unless KafkaProducer would say that it is closed."""
+        self._life.ensure_open()
+        _raise(error)
 
     def _take(self, record: SerializedRecord, partition: int | None, ensure: Callable[[], object]) -> _Completion:
         topic, key_bytes, value_bytes = record.topic, record.key_bytes, record.value_bytes
@@ -587,3 +626,8 @@ class MockProducer(ProducerBase, Generic[K, V]):
             with self._telling:
                 fail_future(future, error)
         outcome.notify()
+
+
+def _raise(error: BaseException | None) -> None:
+    if error is not None:
+        raise error

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
-from pyproducer import ErrorCode, ProducerInterceptor, ProducerRecord, RecordMetadata, SerializationError
+from pyproducer import ErrorCode, Header, ProducerInterceptor, ProducerRecord, RecordMetadata, SerializationError
 from tests.contract.clusters import Can, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import await_known, wait_until
@@ -99,7 +99,30 @@ def test_interceptors_when_a_record_is_refused_then_they_are_told_before_its_cal
     assert events[1:] == [("a", "acknowledged"), ("callback", "failed")]
     ((metadata, told),) = signer.told
     assert type(told) is type(error)
-    assert metadata is None or metadata.offset == -1
+    assert metadata is not None
+    assert (metadata.topic, metadata.offset) == (topic, -1)
+    assert metadata.partition >= 0
+
+
+class SeesHeaders(Signer):
+    def on_acknowledgement(self, metadata: RecordMetadata | None, exception: BaseException | None,
+                           headers: Sequence[Header] = ()) -> None:
+        super().on_acknowledgement(metadata, exception)
+        self.headers = headers
+
+
+def test_interceptors_when_they_take_headers_then_they_get_those_that_on_send_left(
+        topic: str, connect: Connect) -> None:
+    """KIP-512: a span that on_send began and wrote into the headers is found again when the outcome is told."""
+    events: Events = []
+    first, second = SeesHeaders("a", events), Signer("b", events)
+    producer = connect(interceptor_classes=[first, second])
+    producer.send(topic, b"v", headers=[("own", b"1")]).result(GIVE_UP_S)
+    wait_until(lambda: len(events) == 4, "all are told")
+    assert first.headers == (("own", b"1"), ("a", None), ("b", None))
+    with pytest.raises(SerializationError):
+        producer.send(topic, "text", headers=[("own", b"2")])
+    assert first.headers == (("own", b"2"),)  # the interceptors could do nothing with a text
 
 
 @pytest.mark.parametrize("kind", [SendFails, SendForgets])
@@ -132,7 +155,8 @@ def test_interceptors_when_a_serializer_fails_then_they_are_told_and_send_raises
         producer.send(topic, b"v")
     ((metadata, error),) = signer.told
     assert isinstance(error, SerializationError)
-    assert metadata is None or (metadata.topic, metadata.offset) == (topic, -1)
+    assert metadata is not None
+    assert (metadata.topic, metadata.partition, metadata.offset) == (topic, -1, -1)
 
 
 @pytest.mark.needs(Can.REFUSE_UNKNOWN_TOPICS)
@@ -144,7 +168,8 @@ def test_interceptors_when_the_topic_is_unknown_then_they_are_told_before_the_ca
     assert producer.send(topic_name, b"v", on_completion=callback(events)).exception(GIVE_UP_S) is not None
     assert events == [("a", "send"), ("a", "acknowledged"), ("callback", "failed")]
     ((metadata, _),) = signer.told
-    assert metadata is None or (metadata.topic, metadata.offset) == (topic_name, -1)
+    assert metadata is not None
+    assert (metadata.topic, metadata.partition, metadata.offset) == (topic_name, -1, -1)
 
 
 def test_interceptors_when_the_producer_is_made_and_closed_then_they_are_configured_and_closed_once(

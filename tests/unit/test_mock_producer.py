@@ -22,6 +22,7 @@ from pyproducer import (
     InvalidTopicError,
     KafkaError,
     KafkaProducer,
+    KafkaTimeoutError,
     PartitionerError,
     ProducerClosedError,
     ProducerInterceptor,
@@ -212,6 +213,32 @@ def test_fence_producer_when_called_then_what_is_not_done_and_what_comes_fails()
     for future in (before, producer.send("t", b"v")):
         assert isinstance(future.exception(0), FatalProducerError)
     assert len(producer.close().topics) == 1
+
+
+@pytest.mark.parametrize(("name", "call"), [
+    ("send", lambda producer: producer.send("t", b"v")), ("send", lambda producer: producer.send_batch("t", [b"v"])),
+    ("flush", lambda producer: producer.flush()), ("partitions_for", lambda producer: producer.partitions_for("t")),
+    ("close", lambda producer: producer.close())])
+@pytest.mark.parametrize("error", [KafkaTimeoutError("late", phase="buffer"), RuntimeError("own")])
+def test_call_when_a_test_says_what_it_raises_then_it_does_and_nothing_else(
+        name: str, call: Callable[[MockProducer[bytes, bytes]], object], error: Exception) -> None:
+    """Only records could fail: what a program does when partitions_for() or flush() raises was not to be tested."""
+    seen: list[object] = []
+
+    class Sees(ProducerInterceptor):
+        def on_send(self, record: ProducerRecord) -> ProducerRecord:
+            seen.append(record)
+            return record
+
+    with MockProducer({"interceptor.classes": [Sees()]}, auto_complete=False) as producer:
+        setattr(producer, f"{name}_exception", error)
+        for _ in range(2):
+            with pytest.raises(type(error)) as caught:
+                call(producer)
+            assert caught.value is error
+        assert (producer.history(), producer.waiting(), seen, producer.closed) == ([], [], [], False)
+        setattr(producer, f"{name}_exception", None)
+        call(producer)
 
 
 def test_send_batch_when_rows_are_sent_then_each_is_a_record() -> None:

@@ -15,6 +15,7 @@ from pyproducer import (
     FatalProducerError,
     IllegalStateError,
     KafkaProducer,
+    KafkaTimeoutError,
     OffsetAndMetadata,
     TopicPartition,
     TransactionAbortedError,
@@ -104,6 +105,34 @@ def test_fenced_producer_when_it_is_called_then_it_can_only_be_closed() -> None:
                      lambda: mock.send("orders", b"1")):
             with pytest.raises(FatalProducerError, match="close it"):
                 call()
+
+
+def test_call_when_a_test_says_what_it_raises_then_it_does_and_the_transaction_is_as_before() -> None:
+    """Only records could fail, and a fenced producer for good: what timed out was not to be tested."""
+    mock, late = MockProducer(PROPS), KafkaTimeoutError("late", phase="transaction")
+    calls: list[tuple[str, Callable[[], object]]] = [
+        ("init_transaction", mock.init_transactions), ("begin_transaction", mock.begin_transaction),
+        ("send_offsets_to_transaction", lambda: mock.send_offsets_to_transaction({("in", 0): 5}, "g")),
+        ("commit_transaction", mock.commit_transaction), ("begin_transaction", mock.begin_transaction),
+        ("abort_transaction", mock.abort_transaction)]
+    for name, call in calls:
+        setattr(mock, f"{name}_exception", late)
+        before = mock.transaction_initialized, mock.transaction_in_flight, mock.commit_count
+        with pytest.raises(KafkaTimeoutError) as caught:
+            call()
+        assert caught.value is late
+        assert (mock.transaction_initialized, mock.transaction_in_flight, mock.commit_count) == before
+        setattr(mock, f"{name}_exception", None)
+        call()
+    assert (mock.commit_count, mock.transaction_aborted) == (1, True)
+    mock.commit_transaction_exception = late
+    with pytest.raises(KafkaTimeoutError), mock.transaction():
+        mock.send("t", b"v")
+    assert mock.transaction_in_flight
+    mock.close()
+    mock.begin_transaction_exception = late
+    with pytest.raises(IllegalStateError):
+        mock.begin_transaction()
 
 
 def test_offsets_when_they_are_sent_then_the_commit_brings_them_into_the_history() -> None:

@@ -906,7 +906,7 @@ def test_interceptor_when_the_broker_refuses_a_record_then_it_is_told_before_the
     future = facade.producer.send("t", b"v", partition=1, on_completion=calling_back(events))
     assert type(future.exception(GIVE_UP_S)) is RecordTooLargeError
     facade.producer.flush()
-    assert events == [("interceptor", None, RecordTooLargeError), ("callback", None, RecordTooLargeError)]
+    assert events == [("interceptor", ("t", 1, -1), RecordTooLargeError), ("callback", None, RecordTooLargeError)]
 
 
 def test_interceptor_when_the_topic_stays_unknown_then_it_is_told_before_the_callback(facades: Facades) -> None:
@@ -915,7 +915,7 @@ def test_interceptor_when_the_topic_stays_unknown_then_it_is_told_before_the_cal
     facade.producer.send("other", b"v", on_completion=calling_back(events))
     assert events == []
     pass_time(facade, 1000)
-    assert events == [("interceptor", None, KafkaTimeoutError), ("callback", None, KafkaTimeoutError)]
+    assert events == [("interceptor", ("other", -1, -1), KafkaTimeoutError), ("callback", None, KafkaTimeoutError)]
 
 
 def test_interceptor_when_send_raises_then_it_is_told_and_the_callback_is_not_called(facades: Facades) -> None:

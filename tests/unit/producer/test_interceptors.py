@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from pyproducer.common.cluster import TopicPartition
-from pyproducer.common.errors import ConfigError
-from pyproducer.common.records import ProducerRecord, RecordMetadata
-from pyproducer.producer.interceptors import ProducerInterceptor, ProducerInterceptors, resolve_interceptors
+from pyproducer.common.errors import ConfigError, KafkaError
+from pyproducer.common.records import Header, ProducerRecord, RecordMetadata
+from pyproducer.producer.interceptors import ProducerInterceptor, ProducerInterceptors, Telling, resolve_interceptors
 
 METADATA = RecordMetadata("t", 1, 5, 6, 7, 8)
+HEADERS = (Header("trace", b"1"),)
 
 
 class Appending(ProducerInterceptor):
@@ -91,6 +92,53 @@ def test_send_when_it_fails_then_what_is_known_is_told(partition: int) -> None:
     error = ValueError("send")
     ProducerInterceptors(interceptors).on_send_error(TopicPartition("t", partition), error)
     assert interceptors[1].seen == [(metadata, error)]
+
+
+@pytest.mark.parametrize(("partition", "told"), [(2, 2), (None, -1)])
+def test_record_when_its_batch_failed_then_what_is_known_is_told_as_of_a_failed_send(partition: int | None,
+                                                                                    told: int) -> None:
+    """The metadata were None, where Java's interceptors read the topic off them."""
+    error = KafkaError("late")
+    error.topic, error.partition = "t", partition
+    interceptor = Appending()
+    ProducerInterceptors([interceptor]).on_acknowledgement(None, error)
+    assert interceptor.seen == [(RecordMetadata("t", told, -1, -1, -1, -1), error)]
+
+
+class TakesHeaders:
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def on_acknowledgement(self, metadata: object, exception: object, headers: object) -> None:
+        self.seen.append(headers)
+
+
+class MayTakeHeaders(TakesHeaders):
+    def on_acknowledgement(self, metadata: object, exception: object, headers: object = ()) -> None:
+        self.seen.append(headers)
+
+
+class TakesSomethingElse(TakesHeaders):
+    def on_acknowledgement(self, metadata: object, exception: object, log: object = None, *more: object) -> None:
+        self.seen.append((log, *more))
+
+
+class TakesAnything(TakesHeaders):
+    def on_acknowledgement(self, *arguments: object) -> None:
+        self.seen.append(arguments[2:])
+
+
+@pytest.mark.parametrize(("kind", "seen"), [
+    (TakesHeaders, HEADERS), (MayTakeHeaders, HEADERS), (TakesSomethingElse, (None,)), (TakesAnything, ())])
+def test_headers_when_on_acknowledgement_takes_them_then_it_gets_the_records(kind: type[TakesHeaders],
+                                                                             seen: object) -> None:
+    """KIP-512: they were nowhere to be had, and an on_acknowledgement of three parameters failed with each record."""
+    interceptor, other = kind(), Appending()
+    chain = ProducerInterceptors([interceptor, other])
+    Telling(chain, HEADERS)(METADATA, None)
+    chain.on_send_error(TopicPartition("t", 1), ValueError(), HEADERS)
+    assert interceptor.seen == [seen, seen]
+    assert len(other.seen) == 2
 
 
 def test_chain_when_closed_then_all_are_even_if_one_raises(caplog: pytest.LogCaptureFixture) -> None:
