@@ -108,9 +108,22 @@ def run_pyproducer_python(bootstrap_servers: str, topic: str, workload: Workload
 
 
 def run_confluent_kafka(bootstrap_servers: str, topic: str, workload: Workload, stopwatch: Stopwatch) -> None:
-    """The Python client of librdkafka; a full queue is answered by serving callbacks, as its own examples do."""
+    """The Python client of librdkafka."""
     from confluent_kafka import Producer
 
+    produce_and_poll(Producer, bootstrap_servers, topic, workload, stopwatch)
+
+
+def run_pyproducer_compat(bootstrap_servers: str, topic: str, workload: Workload, stopwatch: Stopwatch) -> None:
+    """The same program over this project's producer, by confluent-kafka's interface."""
+    from pyproducer.compat.confluent_kafka import Producer
+
+    produce_and_poll(Producer, bootstrap_servers, topic, workload, stopwatch)
+
+
+def produce_and_poll(producer_class: Callable[[dict[str, Any]], Any], bootstrap_servers: str, topic: str,
+                     workload: Workload, stopwatch: Stopwatch) -> None:
+    """Answer a full queue by serving callbacks, as confluent-kafka's own examples do."""
     answers = Answers()
 
     def on_delivery(error: object, message: object) -> None:
@@ -119,11 +132,11 @@ def run_confluent_kafka(bootstrap_servers: str, topic: str, workload: Workload, 
         else:
             answers.failures.append(error)
 
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all", "enable.idempotence": True,
-                         **over_tls(workload, {"security.protocol": "SSL", "ssl.ca.location": workload.trusted_file}),
-                         **tuning(workload, {"linger.ms": workload.linger_ms, "batch.size": workload.batch_size_bytes,
-                                             "compression.type": workload.compression,
-                                             "partitioner": "murmur2_random"})})
+    producer = producer_class({
+        "bootstrap.servers": bootstrap_servers, "acks": "all", "enable.idempotence": True,
+        **over_tls(workload, {"security.protocol": "SSL", "ssl.ca.location": workload.trusted_file}),
+        **tuning(workload, {"linger.ms": workload.linger_ms, "batch.size": workload.batch_size_bytes,
+                            "compression.type": workload.compression, "partitioner": "murmur2_random"})})
     produce, poll = producer.produce, producer.poll
     named: dict[str, Any] = {"headers": workload.headers()} if workload.has_header else {}
 
@@ -219,6 +232,7 @@ async def _run_aiokafka(bootstrap_servers: str, topic: str, workload: Workload, 
 CLIENTS: dict[str, Callable[[str, str, Workload, Stopwatch], None]] = {
     "pyproducer": run_pyproducer,
     "pyproducer-python": run_pyproducer_python,
+    "pyproducer-compat": run_pyproducer_compat,
     "confluent-kafka": run_confluent_kafka,
     "kafka-python": run_kafka_python,
     "aiokafka": run_aiokafka,

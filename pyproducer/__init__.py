@@ -4,7 +4,8 @@
     with KafkaProducer({"bootstrap.servers": "localhost:9092"}) as producer:
         producer.send("orders", b"paid", key=b"42")
 
-Everything public is in `__all__`; side doors are `pyproducer.broker`, `pyproducer.spark` and `pyproducer.testing`.
+Everything public is in `__all__`; side doors are `pyproducer.broker`, `pyproducer.spark`, `pyproducer.testing` and
+`pyproducer.compat`.
 """
 
 from __future__ import annotations

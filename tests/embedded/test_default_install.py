@@ -161,6 +161,18 @@ def test_the_quickstart_runs_from_the_installation() -> None:
     assert "stored in orders-" in done.stdout
 
 
+def test_the_interface_of_confluent_kafka_needs_no_package_of_theirs(broker: EmbeddedBroker, topic_name: str) -> None:
+    code = ("import sys; from pyproducer.compat.confluent_kafka import Producer; "
+            "producer = Producer({'bootstrap.servers': sys.argv[1]}); "
+            "producer.produce(sys.argv[2], 'paid', on_delivery=lambda error, message: print(error, message.value())); "
+            "print(producer.flush(), producer.close(), 'confluent_kafka' in sys.modules)")
+    assert broker.create_topic(topic_name, 1)
+    told = subprocess.run([sys.executable, "-W", "error", "-c", code, broker.bootstrap_servers, topic_name],
+                          capture_output=True, text=True, timeout=PROGRAM_S, check=False)
+    assert told.stdout.split() == ["None", "b'paid'", "0", "True", "False"], told.stderr
+    assert [record.value for record in read_topic(broker.bootstrap_servers, topic_name)] == [b"paid"]
+
+
 if IS_DEFAULT_INSTALL:
     def test_nothing_is_installed_but_the_wheel_and_what_it_asks_for() -> None:
         wanted = {"pip", "setuptools", "pyproducer"}  # the first two come with every new environment

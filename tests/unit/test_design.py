@@ -13,8 +13,8 @@ from pyproducer.accumulator.batch_state import _MOVES, BatchState
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(pyproducer.__file__).parent
-ROAD = ("cli", "frames", "spark", "testing", "twophase", "producer", "sender", "accumulator", "client", "transaction",
-        "network", "protocol", "record", "observe", "hotpath", "common")
+ROAD = ("cli", "compat", "frames", "spark", "testing", "twophase", "producer", "sender", "accumulator", "client",
+        "transaction", "network", "protocol", "record", "observe", "hotpath", "common")
 SUFFIXES = (".py", ".pyx", ".pxd")
 TEXT = (ROOT / "docs" / "design.md").read_text(encoding="ascii")
 PATH = re.compile(r"(?<![\w./*])(?:\w+/)*(?:\w+\.(?:py|pyx|pxd|cfg|md)\b|(?<=/)(?![\w/]))")

@@ -25,7 +25,8 @@ from tests.support.patience import PROGRAM_S
 
 ROOT = Path(__file__).resolve().parents[2]
 USER_CODE = Path(__file__).with_name("typed_user_code.py")
-PUBLIC_MODULES = ("pyproducer", "pyproducer.aio", "pyproducer.broker", "pyproducer.spark", "pyproducer.testing")
+PUBLIC_MODULES = ("pyproducer", "pyproducer.aio", "pyproducer.broker", "pyproducer.compat.confluent_kafka",
+                  "pyproducer.spark", "pyproducer.testing")
 IGNORED = re.compile(r"  # type: ignore\[.*\]$")
 
 

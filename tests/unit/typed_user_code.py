@@ -32,6 +32,7 @@ from pyproducer import (
     TransactionOutcome,
 )
 from pyproducer.aio import AsyncKafkaProducer
+from pyproducer.compat import confluent_kafka
 from pyproducer.testing import MockProducer
 
 if TYPE_CHECKING:
@@ -219,3 +220,17 @@ async def asynchronous_in_tests() -> None:
     await mock.send("topic", "text")  # type: ignore[call-overload]
     mock.send_nowait("topic", b"value", partition="0")  # type: ignore[call-overload]
     await MockProducer[str, str]({}, "string", "string").as_async().send("topic", "text", key="key")
+
+
+def as_with_confluent_kafka(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+    if error is not None:
+        assert_type(error.code() == confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE, bool)
+    assert_type(message.offset(), "int | None")
+
+
+def confluent_kafkas_interface(settings: dict[str, object]) -> None:
+    with confluent_kafka.Producer(settings, on_delivery=as_with_confluent_kafka) as producer:
+        producer.produce("topic", "value", b"key", on_delivery=as_with_confluent_kafka)
+        producer.produce("topic", callback=told_the_wrong_way_round)  # type: ignore[arg-type]
+        assert_type(producer.poll(0), int)
+        assert_type(producer.kafka_producer, KafkaProducer[bytes, bytes])
