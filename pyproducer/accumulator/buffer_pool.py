@@ -19,7 +19,7 @@ from _thread import RLock
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.clock import Clock
@@ -58,16 +58,6 @@ class Holders(Protocol[H_in]):
 
     def remove(self, holder: H_in, /) -> None:
         """Take one out."""
-
-
-class _Waiter(NamedTuple):
-    """Who waits, so that he is seen to be gone when he was interrupted and could not leave his place.
-
-    The cell alone does not show it: the traceback of his Ctrl-C may keep it, as an interactive interpreter does.
-    """
-
-    cell: weakref.ref[Bell]
-    gone_ms: int
 
 
 class LoopWaitError(Exception):
@@ -112,7 +102,8 @@ class BufferPool:
         self.lock: RLock = life.locks.rlock()
         self._held_bytes = 0
         self._is_dirty = False  # a step is in the middle, or was left there
-        self._waiters: deque[_Waiter] = deque()
+        # Weakly: who was interrupted and could not leave his place is gone with it.
+        self._waiters: deque[weakref.ref[Place]] = deque()
         self._closed = False
         self._waited_ms = 0
 
@@ -126,7 +117,7 @@ class BufferPool:
     @property
     def queued_count(self) -> int:
         """How many callers wait; above zero the accumulator sends every batch at once."""
-        return len(self._waiters) and sum(waiter.cell() is not None for waiter in list(self._waiters))
+        return len(self._waiters) and sum(waiter() is not None for waiter in list(self._waiters))
 
     @property
     def waited_ms(self) -> int:
@@ -266,7 +257,7 @@ class BufferPool:
         with self.lock:
             self._closed = True
             for waiter in self._waiters:
-                _open(waiter.cell())
+                _open(waiter())
 
     def on_forked(self) -> None:
         """In a child process: release the lock, if another thread held it."""
@@ -282,13 +273,18 @@ class BufferPool:
             self._count()
         return self.total_bytes - self._held_bytes
 
-    def _first(self) -> Bell | None:
-        """Return the cell of the caller who waits longest. With the lock held."""
+    def _first(self) -> Place | None:
+        """Return the place of the caller who waits longest. With the lock held.
+
+        Who was interrupted may have one for ever: the traceback of his Ctrl-C keeps it, as an interactive interpreter
+        does. But who was rung comes to look, or is gone.
+        """
         while self._waiters:
             waiter = self._waiters[0]
-            cell = waiter.cell()
-            if cell is not None and (cell.locked() or self._clock.now_ms() < waiter.gone_ms):
-                return cell  # who was rung comes to look, or is gone
+            place = waiter()
+            if place is not None and (
+                    place.cell.locked() or self._clock.now_ms() < place.deadline_ms + _LATEST_MS):
+                return place
             with suppress(ValueError):  # a handler in an event loop's thread took him out, and the next is another
                 self._waiters.remove(waiter)
         return None
@@ -296,8 +292,8 @@ class BufferPool:
     def _is_turn_of(self, place: Place | None) -> bool:
         """Whether nobody waits before the caller, who may be a task in its place. With the lock held."""
         first = self._first()
-        return (first is None or (place is not None and first is place.cell)
-                or (first is self._life.loop.bell and self._life.loop.is_here))
+        return (first is None or first is place
+                or (first.cell is self._life.loop.bell and self._life.loop.is_here))
 
     def _ring_first(self) -> None:
         if self._available() > 0:
@@ -312,19 +308,18 @@ class BufferPool:
 class Place:
     """A caller's place among those who wait for memory."""
 
-    __slots__ = ("_deadline_ms", "_has_left", "_max_block_ms", "_pool", "_size_bytes", "_waiter", "cell")
+    __slots__ = ("__weakref__", "_has_left", "_max_block_ms", "_pool", "_size_bytes", "cell", "deadline_ms")
 
     def __init__(self, pool: BufferPool, size_bytes: int, max_block_ms: int, since_ms: int, cell: Bell, *,
                  is_counted: bool = True) -> None:
         self._pool = pool
         self._size_bytes = size_bytes
         self._max_block_ms = max_block_ms
-        self._deadline_ms = since_ms + max_block_ms
+        self.deadline_ms: int = since_ms + max_block_ms
         self._has_left: bool = not is_counted
         self.cell: Bell = cell
-        self._waiter = _Waiter(weakref.ref(self.cell), self._deadline_ms + _LATEST_MS)
         with pool.lock:
-            pool._waiters.append(self._waiter)
+            pool._waiters.append(weakref.ref(self))
             # What came back between the charge that failed and this line rang nobody: the first wait looks again.
             pool._ring_first()
         pool._on_exhausted()
@@ -336,7 +331,7 @@ class Place:
             BufferExhaustedError: Not enough became free in time. Not sent.
         """
         pool = self._pool
-        left_ms = self._deadline_ms - pool._clock.now_ms()
+        left_ms = self.deadline_ms - pool._clock.now_ms()
         if left_ms <= 0:
             setting_ms = self._max_block_ms if pool._max_block_ms is None else pool._max_block_ms
             left = "" if setting_ms <= self._max_block_ms else (
@@ -349,7 +344,7 @@ class Place:
     @property
     def waited_ms(self) -> int:
         """How long the caller has waited, in ms."""
-        return self._pool._clock.now_ms() - self._deadline_ms + self._max_block_ms
+        return self._pool._clock.now_ms() - self.deadline_ms + self._max_block_ms
 
     def leave(self) -> None:
         """Give the place up, whether memory was had or not; again is no error."""
@@ -357,7 +352,7 @@ class Place:
         waited_ms = self.waited_ms
         with pool.lock:
             with suppress(ValueError):  # taken out as one who is gone
-                pool._waiters.remove(self._waiter)
+                pool._waiters.remove(weakref.ref(self))
             if not self._has_left:
                 self._has_left = True
                 pool._waited_ms += waited_ms
@@ -365,8 +360,8 @@ class Place:
             pool._ring_first()
 
 
-def _open(cell: Bell | None) -> None:
+def _open(place: Place | None) -> None:
     """Open a waiter's cell, if he is there and it is not open. With the pool's lock held."""
-    if cell is not None and cell.locked():
+    if place is not None and place.cell.locked():
         with suppress(RuntimeError):  # a handler in between that forked, and this is the child, has opened it
-            cell.release()
+            place.cell.release()

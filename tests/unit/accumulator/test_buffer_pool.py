@@ -401,6 +401,20 @@ def test_pool_when_a_caller_is_gone_but_his_place_is_kept_then_the_next_is_serve
     assert pool.charge(Held(10), pool.held)
 
 
+def test_pool_when_an_interrupted_caller_could_not_leave_his_place_then_the_next_is_served_at_once() -> None:
+    """Ctrl-C came as he entered or as he left. His time is for ever, as max.block.ms may be."""
+    pool = Pool(100, ManualClock())
+    pool.allocate(100, 0)
+    pool.enter(50, 2**63 - 1)
+    mine = pool.enter(10, 5000)
+    assert pool.queued_count == 1
+    pool.deallocate(100)
+    assert not mine.cell.locked(), "it is he who was rung"
+    assert pool.charge(Held(10), pool.held, mine)
+    mine.leave()
+    assert pool.charge(Held(10), pool.held)
+
+
 class InterruptedClock(ManualClock):
     """A signal's handler comes as somebody asks what time it is, once."""
 
