@@ -138,38 +138,30 @@ class BufferPool:
         with self.lock:
             if self._closed:
                 raise self._life.refusal()
-            if self._is_dirty:
-                self._count()
-            if (not self._waiters or self._is_turn_of(place)) and (
-                    self._held_bytes + batch.reserved_bytes <= self.total_bytes):
-                self._is_dirty = True
-                batches.append(batch)
-                self._held_bytes += batch.reserved_bytes
-                self._is_dirty = False
-                return True
-            return False
+            if (self._waiters and not self._is_turn_of(place)) or self._available() < batch.reserved_bytes:
+                return False
+            self._begin()
+            batches.append(batch)
+            self._end(batch.reserved_bytes)
+            return True
 
     def extend(self, batch: Holder, more_bytes: int) -> bool:
         """Have a batch in a list reserve more, if there is enough and nobody waits; it is never waited for."""
         with self.lock:
             if self._waiters or self._available() < more_bytes:
                 return False
-            self._is_dirty = True
+            self._begin()
             batch.reserved_bytes += more_bytes
-            self._held_bytes += more_bytes
-            self._is_dirty = False
+            self._end(more_bytes)
             return True
 
     def release(self, batch: H, batches: Holders[H]) -> None:
         """Take a batch out of its list and its memory back, and wake the caller who waits longest."""
         with self.lock:
-            if self._is_dirty:
-                self._count()  # before the step below, which ends clean
-            self._is_dirty = True
+            self._begin()
             batches.remove(batch)
-            self._held_bytes -= batch.reserved_bytes
+            self._end(-batch.reserved_bytes)
             batch.reserved_bytes = 0
-            self._is_dirty = False
             if self._waiters:
                 self._ring_first()
 
@@ -182,19 +174,20 @@ class BufferPool:
             takers: Where it is appended.
         """
         with self.lock:
-            self._available()
-            self._is_dirty = True
+            self._begin()
             takers.append(taker)
             for giver in givers:
                 giver.reserved_bytes = 0
-            self._is_dirty = False
+            self._end(0)
 
     def forget(self, holders: Sequence[Holder]) -> None:
         """Have holders hold nothing: another has taken over what they had, and an exception ended that half way."""
         with self.lock:
-            self._is_dirty = True  # and stays so: whoever asks counts, for nobody knows which were counted already
+            held_bytes = sum(holder.reserved_bytes for holder in holders)
+            self._begin()
             for holder in holders:
                 holder.reserved_bytes = 0
+            self._end(-held_bytes)
 
     def hand_down(self, giver: H, takers: Sequence[H], holders: list[H]) -> None:
         """Put holders behind one that gives them what it has reserved, in its list; again is no error.
@@ -205,11 +198,13 @@ class BufferPool:
             holders: The list.
         """
         with self.lock:
-            self._is_dirty = True  # and stays so, as above
-            if takers[0] not in holders:
-                place = holders.index(giver) + 1
-                holders[place:place] = takers
+            new = [] if takers[0] in holders else takers
+            more_bytes = sum(taker.reserved_bytes for taker in new) - giver.reserved_bytes
+            self._begin()
+            place = holders.index(giver) + 1
+            holders[place:place] = new
             giver.reserved_bytes = 0
+            self._end(more_bytes)
 
     def take_out(self, holder: H, holders: Holders[H]) -> None:
         """Take a holder that has nothing any more out of its list, while nobody counts the lists."""
@@ -219,11 +214,10 @@ class BufferPool:
     def move(self, holder: H, holders: Holders[H], to: Holders[H]) -> None:
         """Take a holder out of one list into another, while nobody counts the lists."""
         with self.lock:
-            self._available()
-            self._is_dirty = True
+            self._begin()
             to.append(holder)
             holders.remove(holder)
-            self._is_dirty = False
+            self._end(0)
 
     def enter(self, size_bytes: int, max_block_ms: int, since_ms: int | None = None,
               cell: Bell | None = None, *, is_counted: bool = True) -> Place:
@@ -262,6 +256,16 @@ class BufferPool:
     def on_forked(self) -> None:
         """In a child process: release the lock, if another thread held it."""
         release_in_child(self.lock)
+
+    def _begin(self) -> None:
+        """Begin a step that changes lists; an exception before its end leaves the pool dirty. With the lock held."""
+        self._available()  # counts what an interrupted caller left: this step ends clean
+        self._is_dirty = True
+
+    def _end(self, more_bytes: int) -> None:
+        """End it, with so many bytes more that are held."""
+        self._held_bytes += more_bytes
+        self._is_dirty = False
 
     def _count(self) -> None:
         """Count the lists, after whoever was interrupted in the middle of a step. With the lock held."""

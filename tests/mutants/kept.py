@@ -142,7 +142,7 @@ KEPT: tuple[Kept, ...] = (
          "return (first is None or place is not None\n",
          "A small request that waits overtakes a large one that waited before it."),
     Kept("memory-is-not-given-back", "accumulator/buffer_pool.py",
-         "self._held_bytes -= batch.reserved_bytes", "self._held_bytes -= batch.reserved_bytes - 1",
+         "self._end(-batch.reserved_bytes)", "self._end(1 - batch.reserved_bytes)",
          "Every batch keeps one byte of buffer.memory for ever."),
     Kept("record-above-buffer-memory", "producer/do_send.py",
          "self.max_record_bytes: int = min(max_request_size_bytes, buffer_memory_bytes)",

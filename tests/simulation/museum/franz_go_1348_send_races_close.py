@@ -14,12 +14,8 @@ PATCH = (
     Edit("accumulator/buffer_pool.py", """
             if self._closed:
                 raise self._life.refusal()
-            if self._is_dirty:
-                self._count()
-            if (not self._waiters or""", """
-            if self._is_dirty:
-                self._count()
-            if (not self._waiters or"""),
+            if (self._waiters and""", """
+            if (self._waiters and"""),
     Edit("accumulator/record_accumulator.py", """
         for partition in list(self._partitions.values()):
             with partition.lock:

@@ -11,13 +11,14 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("accumulator/buffer_pool.py", """
-            self._is_dirty = True  # and stays so, as above
+            more_bytes = sum(taker.reserved_bytes for taker in new) - giver.reserved_bytes
 """, """
+            more_bytes = 0
 """),
     Edit("accumulator/buffer_pool.py", """
-                holders[place:place] = takers
+            holders[place:place] = new
             giver.reserved_bytes = 0
 """, """
-                holders[place:place] = takers
+            holders[place:place] = new
 """),
 )

@@ -11,8 +11,8 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("accumulator/buffer_pool.py", """
-                holders[place:place] = takers
+            holders[place:place] = new
 """, """
-                holders[place:place] = takers[:1]
+            holders[place:place] = new[:1]
 """),
 )
