@@ -7,6 +7,9 @@ Source:  Java BufferPool (4.1). Differs from Java: counts bytes and keeps no fre
          Counted is what a batch may grow to, the batch itself and its records' futures (partition.py), which
          are more than the bytes of small records. Not counted are callbacks, and compressed copies of what is counted.
 
+A part of it (PartPool) is for some holders only, with a line of its own: who waits for the part stands in no other, so
+that records for a topic that nobody knows do not stop those for the topics beside it. What it holds counts in both.
+
 Held is what the batches in the partitions' lists have reserved: entering a list and being charged is one step, so a
 caller who is interrupted anywhere (Ctrl-C) has charged nothing that is in no list. Between the two writes of that step
 the pool is dirty, and whoever finds it so counts the lists.
@@ -88,6 +91,8 @@ class BufferPool:
         why: Says what keeps records from being stored, for errors; "" where nothing is known.
     """
 
+    _is_dirty: bool = False  # a step is in the middle, or was left there
+
     def __init__(self, total_bytes: int, clock: Clock, life: Life = UNOWNED, *,
                  count_held: Callable[[], int], on_exhausted: Callable[[], None] = lambda: None,
                  max_block_ms: int | None = None, why: Callable[[], str] = str) -> None:
@@ -101,7 +106,7 @@ class BufferPool:
         # Guards all fields below; taken after a partition's lock, never before.
         self.lock: RLock = life.locks.rlock()
         self._held_bytes = 0
-        self._is_dirty = False  # a step is in the middle, or was left there
+        self._parts: list[PartPool] = []
         # Weakly: who was interrupted and could not leave his place is gone with it.
         self._waiters: deque[weakref.ref[Place]] = deque()
         self._closed = False
@@ -138,12 +143,17 @@ class BufferPool:
         with self.lock:
             if self._closed:
                 raise self._life.refusal()
-            if (self._waiters and not self._is_turn_of(place)) or self._available() < batch.reserved_bytes:
+            if not self._has_room(batch.reserved_bytes, place):
                 return False
             self._begin()
             batches.append(batch)
             self._end(batch.reserved_bytes)
             return True
+
+    def has_room(self, size_bytes: int, place: Place | None) -> bool:
+        """Whether it is a caller's turn, and there is enough; what is above `total_bytes` has room alone."""
+        with self.lock:
+            return self._has_room(size_bytes, place)
 
     def extend(self, batch: Holder, more_bytes: int) -> bool:
         """Have a batch in a list reserve more, if there is enough and nobody waits; it is never waited for."""
@@ -164,30 +174,6 @@ class BufferPool:
             batch.reserved_bytes = 0
             if self._waiters:
                 self._ring_first()
-
-    def hand_over(self, givers: Sequence[Holder], taker: H, takers: Holders[H]) -> None:
-        """Put a holder into a list that takes over what others have reserved, which then have nothing.
-
-        Args:
-            givers: They stay in their lists.
-            taker: What it reserves is the sum of theirs.
-            takers: Where it is appended.
-        """
-        with self.lock:
-            self._begin()
-            takers.append(taker)
-            for giver in givers:
-                giver.reserved_bytes = 0
-            self._end(0)
-
-    def forget(self, holders: Sequence[Holder]) -> None:
-        """Have holders hold nothing: another has taken over what they had, and an exception ended that half way."""
-        with self.lock:
-            held_bytes = sum(holder.reserved_bytes for holder in holders)
-            self._begin()
-            for holder in holders:
-                holder.reserved_bytes = 0
-            self._end(-held_bytes)
 
     def hand_down(self, giver: H, takers: Sequence[H], holders: list[H]) -> None:
         """Put holders behind one that gives them what it has reserved, in its list; again is no error.
@@ -210,14 +196,6 @@ class BufferPool:
         """Take a holder that has nothing any more out of its list, while nobody counts the lists."""
         with self.lock:
             holders.remove(holder)
-
-    def move(self, holder: H, holders: Holders[H], to: Holders[H]) -> None:
-        """Take a holder out of one list into another, while nobody counts the lists."""
-        with self.lock:
-            self._begin()
-            to.append(holder)
-            holders.remove(holder)
-            self._end(0)
 
     def enter(self, size_bytes: int, max_block_ms: int, since_ms: int | None = None,
               cell: Bell | None = None, *, is_counted: bool = True) -> Place:
@@ -269,7 +247,8 @@ class BufferPool:
 
     def _count(self) -> None:
         """Count the lists, after whoever was interrupted in the middle of a step. With the lock held."""
-        self._held_bytes = self._count_held()
+        for pool in (self, *self._parts):
+            pool._held_bytes = pool._count_held()
         self._is_dirty = False
 
     def _available(self) -> int:
@@ -293,6 +272,10 @@ class BufferPool:
                 self._waiters.remove(waiter)
         return None
 
+    def _has_room(self, size_bytes: int, place: Place | None) -> bool:
+        return (not self._waiters or self._is_turn_of(place)) and (
+            self._available() >= min(size_bytes, self.total_bytes))
+
     def _is_turn_of(self, place: Place | None) -> bool:
         """Whether nobody waits before the caller, who may be a task in its place. With the lock held."""
         first = self._first()
@@ -307,6 +290,104 @@ class BufferPool:
         """Say how much is held and who waits, for errors."""
         return (f"{self.total_bytes - self.available_bytes} of {self.total_bytes} bytes hold records that are not "
                 f"acknowledged yet, and {self.queued_count} callers wait")
+
+
+class PartPool(BufferPool):
+    """At most so many bytes of a whole; a holder above that is let in when there is no other.
+
+    Both have one lock, and what changes both is one step of the whole.
+
+    Args:
+        whole: The producer's memory.
+        total_bytes: The part.
+        clock: For deadlines.
+        life: The producer's.
+        count_held: Counts what the part's lists hold, in bytes.
+    """
+
+    def __init__(self, whole: BufferPool, total_bytes: int, clock: Clock, life: Life = UNOWNED, *,
+                 count_held: Callable[[], int]) -> None:
+        super().__init__(total_bytes, clock, life, count_held=count_held, why=whole.why)
+        self.whole = whole
+        self.lock = whole.lock
+        whole._parts.append(self)
+
+    @property
+    def _is_dirty(self) -> bool:  # one flag, the whole's
+        return self.whole._is_dirty
+
+    @_is_dirty.setter
+    def _is_dirty(self, is_dirty: bool) -> None:
+        self.whole._is_dirty = is_dirty
+
+    def charge(self, batch: H, batches: Holders[H], place: Place | None = None,
+               place_in_whole: Place | None = None) -> bool:
+        """Put a holder into a list and take its memory, if it is its turn and there is enough, in part and whole.
+
+        Args:
+            batch: What reserves the memory.
+            batches: Where it is appended.
+            place: The caller's among those who wait for the part, or None.
+            place_in_whole: The same for the whole.
+
+        Raises:
+            IllegalStateError: The producer was closed, or died. Not sent.
+        """
+        with self.lock:
+            return self.whole._has_room(batch.reserved_bytes, place_in_whole) and super().charge(batch, batches, place)
+
+    def release(self, batch: H, batches: Holders[H]) -> None:
+        """Take a holder out of its list and give its memory back."""
+        with self.lock:
+            super().release(batch, batches)
+            self.whole._ring_first()
+
+    def hand_over(self, givers: Sequence[Holder], taker: H, takers: Holders[H]) -> None:
+        """Put a holder outside of the part into a list; it takes over what some inside have, which then have nothing.
+
+        Args:
+            givers: They stay in their lists.
+            taker: What it reserves is the sum of theirs.
+            takers: Where it is appended.
+        """
+        with self.lock:
+            self._begin()
+            takers.append(taker)
+            for giver in givers:
+                self._held_bytes -= giver.reserved_bytes
+                giver.reserved_bytes = 0
+            self.whole._end(0)
+            self._ring_first()
+
+    def forget(self, holders: Sequence[Holder]) -> None:
+        """Have holders hold nothing: another has taken over what they had, and an exception ended that half way."""
+        with self.lock:
+            held_bytes = sum(holder.reserved_bytes for holder in holders)
+            self._begin()
+            for holder in holders:
+                holder.reserved_bytes = 0
+            self._end(-held_bytes)
+
+    def move(self, holder: H, holders: Holders[H], to: Holders[H]) -> None:
+        """Take a holder out of one list of the part into another, while nobody counts the lists."""
+        with self.lock:
+            self._begin()
+            to.append(holder)
+            holders.remove(holder)
+            self._end(0)
+
+    def _end(self, more_bytes: int) -> None:
+        self._held_bytes += more_bytes
+        self.whole._end(more_bytes)
+
+    def _count(self) -> None:
+        self.whole._count()
+
+    def describe(self) -> str:
+        """Say how much is held and who waits, for errors."""
+        return (f"{self.total_bytes - self.available_bytes} of {self.total_bytes} bytes, the part of buffer.memory "
+                f"for records whose topic or partition is not known yet, are used, and {self.queued_count} callers "
+                "wait")
 
 
 class Place:

@@ -304,8 +304,7 @@ class RecordAccumulator:
             IllegalStateError: The sender thread has a lock that the call needs: one of `locks`, or memory's. Not sent.
         """
         life = self._life
-        if life.is_on_sender_thread and any(map(is_owned, (
-                *locks, self._pool.lock, self.waiting.lock, self.waiting.memory.lock))):
+        if life.is_on_sender_thread and any(map(is_owned, (*locks, self._pool.lock, self.waiting.lock))):
             raise life.calls.nested(call)
 
     def _append(self, partition: Partition, attempt: Callable[[Place | None], Appended | int],

@@ -21,10 +21,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Union
 
-from pyproducer.accumulator.buffer_pool import BufferPool
+from pyproducer.accumulator.buffer_pool import BufferPool, PartPool
 from pyproducer.accumulator.failure import Failure
 from pyproducer.accumulator.life import Life
-from pyproducer.accumulator.part_pool import PartPool
 from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES
 from pyproducer.accumulator.produce_result import ProduceRequestResult, fail_future, move_future
 from pyproducer.accumulator.producer_batch import ProducerBatch
@@ -198,7 +197,6 @@ class WaitingRecords:
     def on_forked(self) -> None:
         """In a child process: release what another thread held. The records are the parent's: no callback runs here."""
         release_in_child(self.lock)
-        self.memory.on_forked()
         for record in self._all():
             record.future._on_completion = None
             record.future._done_callbacks = None

@@ -14,8 +14,8 @@ PATCH = (
     Edit("accumulator/buffer_pool.py", """
             if self._closed:
                 raise self._life.refusal()
-            if (self._waiters and""", """
-            if (self._waiters and"""),
+            if not self._has_room(""", """
+            if not self._has_room("""),
     Edit("accumulator/record_accumulator.py", """
         for partition in list(self._partitions.values()):
             with partition.lock:

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyproducer.accumulator.buffer_pool import BufferPool
-from pyproducer.accumulator.part_pool import PartPool
+from pyproducer.accumulator.buffer_pool import BufferPool, PartPool
 from pyproducer.common.errors import IllegalStateError
 from tests.support.clock import ManualClock
 
@@ -95,8 +94,9 @@ def test_hand_over_when_some_leave_the_part_then_the_whole_holds_the_same() -> N
     (lambda pools: pools.part.release(pools.inside[0], pools.inside), (200, 950)),
     (lambda pools: pools.charge(10), (90, 840)),
     (lambda pools: pools.part.hand_over([pools.inside[0]], Holder(100), pools.outside), (200, 850)),
+    (lambda pools: pools.part.forget([pools.inside[0]]), (200, 950)),
     (lambda pools: pools.part.move(pools.inside[0], pools.inside, pools.inside_too), (100, 850))],
-    ids=["release", "charge", "hand over", "move"])
+    ids=["release", "charge", "hand over", "forget", "move"])
 def test_step_when_a_caller_was_interrupted_while_he_was_charged_then_his_holder_is_counted_in_both(
         step: Callable[[Pools], object], available: tuple[int, int]) -> None:
     """As in the whole; see test_buffer_pool.py."""
@@ -201,8 +201,7 @@ class Handler:
 
 def make_dirty(pools: Pools) -> None:
     """As a caller does who was interrupted in the middle of a charge."""
-    for pool in (pools.whole, pools.part):
-        pool._is_dirty = True
+    pools.whole._is_dirty = True
 
 
 STEPS: dict[str, Callable[[Pools, list[Holder]], object]] = {

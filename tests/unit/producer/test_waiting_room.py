@@ -911,17 +911,17 @@ def test_turn_when_it_ends_between_the_list_and_the_charges_then_records_are_sto
     producer = stepped()
     futures = [producer.enter(b"%d" % number, partition=0) for number in range(3)]
     producer.tell(1)
-    whole = producer.accumulator.waiting.memory.whole
-    hand_over = whole.hand_over
+    memory = producer.accumulator.waiting.memory
+    hand_over = memory.hand_over
 
     def ended_half_way(givers: Any, taker: Any, takers: Any) -> None:
-        monkeypatch.setattr(whole, "hand_over", hand_over)
-        whole._is_dirty = True
+        monkeypatch.setattr(memory, "hand_over", hand_over)
+        memory.whole._is_dirty = True
         takers.append(taker)
         givers[0].reserved_bytes = 0
         raise MemoryError
 
-    monkeypatch.setattr(whole, "hand_over", ended_half_way)
+    monkeypatch.setattr(memory, "hand_over", ended_half_way)
     with pytest.raises(MemoryError):
         producer.turn()
     assert producer.pool.available_bytes < producer.pool.total_bytes, "somebody counts now"
@@ -973,12 +973,12 @@ def test_enter_when_closed_then_the_refusal_of_the_producers_life() -> None:
     assert not producer.accumulator.has_incomplete()
 
 
-@pytest.mark.parametrize("whose", ["room", "its memory", "all memory"])
+@pytest.mark.parametrize("whose", ["room", "memory"])
 def test_enter_when_a_finalizer_calls_it_in_the_middle_of_a_step_of_the_sender_then_it_is_refused(whose: str) -> None:
     """It charged in the middle of a release, and buffer.memory was wrong until the producer was closed."""
     producer = stepped()
     waiting = producer.accumulator.waiting
-    lock = {"room": waiting.lock, "its memory": waiting.memory.lock, "all memory": producer.pool.lock}[whose]
+    lock = {"room": waiting.lock, "memory": waiting.memory.lock}[whose]
     producer.life.sender_ident = threading.get_ident()
     with lock, pytest.raises(IllegalStateError, match="in the middle of another call"):
         producer.enter()
