@@ -698,8 +698,8 @@ class RecordAccumulator:
         aborted = 0
         only_undrained |= of_transaction
         fails_waiting = of_transaction or not only_undrained
-        for queue in list(self.waiting.queues.values()) if fails_waiting else []:
-            self.waiting.resume(queue)  # first: a batch tells the futures that look into it
+        if fails_waiting:
+            self.waiting.resume()  # first: a batch tells the futures that look into it
         for batch in self.batches():
             if not (only_undrained and batch.is_in_flight):
                 self.take_up(batch)

@@ -6,8 +6,8 @@ Thread:  `lock` guards who enters, and which queues there are; taken before the 
 Source:  ours; Java's send() waits for metadata itself. producer/waiting_room.py says when records come and go.
 
 A record is in its queue from the moment it is charged until it is in a batch, or failed and told. As with batches,
-nothing else holds it, so flush(), expiry, memory and recovery all walk the same queues. Whoever was interrupted while
-he took a record on finds it where it was, and does the rest again:
+nothing else holds it, so flush(), expiry, memory and recovery all walk the same queues. Where an exception ended the
+sender's turn while it took a record on, recovery finds it where it was, and does the rest (`resume`):
 
     waiting   reserved_bytes > 0, outcome not set
     moved     its batch is in the partition's list, and has its charge: reserved_bytes is 0; the future goes over next
@@ -100,11 +100,10 @@ class WaitingQueue:
         is_in_order: Whether deadlines only grow.
         first_deadline_ms: No record ends before this; written with the room's lock held.
         last_deadline_ms: That of the record that came last; written with the room's lock held.
-        is_torn: Whether the sender is in the middle of its work on it, or an exception ended that.
         is_leaving: Whether what it waits for is known, and there were more records than one turn moves.
     """
 
-    __slots__ = ("doom", "doomed_count", "fatal_seen", "first_deadline_ms", "is_in_order", "is_leaving", "is_torn",
+    __slots__ = ("doom", "doomed_count", "fatal_seen", "first_deadline_ms", "is_in_order", "is_leaving",
                  "last_deadline_ms", "metadata_version", "opened_ms", "partition", "records", "topic", "witnesses")
 
     def __init__(self, topic: str, partition: int | None, now_ms: int) -> None:
@@ -120,7 +119,6 @@ class WaitingQueue:
         self.is_in_order: bool = True
         self.first_deadline_ms: int = NEVER_MS
         self.last_deadline_ms: int = 0
-        self.is_torn: bool = False
         self.is_leaving: bool = False
 
     @property
@@ -204,19 +202,18 @@ class WaitingRecords:
 
     # The sender's side.
 
-    def resume(self, queue: WaitingQueue) -> None:
+    def resume(self) -> None:
         """Do the rest for records that were moved or failed when an exception ended that half way."""
-        if not queue.is_torn:
-            return
-        records = list(queue.records)
-        moved = [record for record in records if record.batch is not None and self._is_in_list(record.batch)]
-        if moved:  # the list is what counts: of their charges some may be theirs still
-            self.memory.forget(moved)
-        for record in records:
-            if record.is_moved:
-                self.let_go(queue, record)
-            elif record.outcome.is_set:
-                self._tell(queue, record)
+        for queue in list(self.queues.values()):
+            records = list(queue.records)
+            moved = [record for record in records if record.batch is not None and self._is_in_list(record.batch)]
+            if moved:  # the list is what counts: of their charges some may be theirs still
+                self.memory.forget(moved)
+            for record in records:
+                if record.is_moved:
+                    self.let_go(queue, record)
+                elif record.outcome.is_set:
+                    self._tell(queue, record)
 
     def move_deadlines(self, gap_ms: int, now_ms: int) -> None:
         """Let every record have so much longer, in ms; what came meanwhile counts from now."""
@@ -289,7 +286,6 @@ class WaitingRecords:
         """Fail all records that wait, each with the error that `error_for` gives for its topic; return how many."""
         failed = 0
         for queue in list(self.queues.values()):
-            self.resume(queue)
             error = error_for(queue.topic)
             while queue.records:
                 self.fail(queue, queue.records[0], error)

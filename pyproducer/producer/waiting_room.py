@@ -255,14 +255,11 @@ class WaitingRoom:
 
     def _step(self, queue: WaitingQueue, now_ms: int, share: int) -> int:
         """Do the work of a turn for one queue, at most `share` records each way; return when to come again."""
-        self._waiting.resume(queue)
-        queue.is_torn = True
         self._expire(queue, now_ms, share)
         self._fail_the_doomed(queue, share)
         is_known = queue.doom is None and self._is_known(queue)
         if is_known:
             self._let_go_on(queue, share)
-        queue.is_torn = False
         if self._waiting.remove_if_empty(queue):
             if queue.is_leaving:
                 queue.is_leaving = False

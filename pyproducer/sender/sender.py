@@ -166,6 +166,7 @@ class Sender:
     def _begin_anew(self, now_ms: int, why: str) -> None:
         self._wire.renew()
         self._metadata.request_update()
+        self._accumulator.waiting.resume()  # first: a batch tells the futures that look into it
         for batch in self._accumulator.batches():
             self._completion.recover(batch, now_ms, why)
         self._accumulator.on_recovered()
