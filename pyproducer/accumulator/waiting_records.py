@@ -95,16 +95,14 @@ class WaitingQueue:
         metadata_version: Metadata has news for it above this one; -1 before it was asked.
         witnesses: Nodes that were asked and do not know its partition.
         fatal_seen: Errors of all metadata up to this one are not for those who wait here.
-        doom: Why the first `doomed_count` records fail.
-        doomed_count: How many do.
         is_in_order: Whether deadlines only grow.
         first_deadline_ms: No record ends before this; written with the room's lock held.
         last_deadline_ms: That of the record that came last; written with the room's lock held.
         is_leaving: Whether what it waits for is known, and there were more records than one turn moves.
     """
 
-    __slots__ = ("doom", "doomed_count", "fatal_seen", "first_deadline_ms", "is_in_order", "is_leaving",
-                 "last_deadline_ms", "metadata_version", "opened_ms", "partition", "records", "topic", "witnesses")
+    __slots__ = ("fatal_seen", "first_deadline_ms", "is_in_order", "is_leaving", "last_deadline_ms", "metadata_version",
+                 "opened_ms", "partition", "records", "topic", "witnesses")
 
     def __init__(self, topic: str, partition: int | None, now_ms: int) -> None:
         self.topic: str = topic
@@ -114,8 +112,6 @@ class WaitingQueue:
         self.metadata_version: int = -1
         self.witnesses: set[int] = set()
         self.fatal_seen: int = 0
-        self.doom: KafkaError | None = None
-        self.doomed_count: int = 0
         self.is_in_order: bool = True
         self.first_deadline_ms: int = NEVER_MS
         self.last_deadline_ms: int = 0

@@ -254,19 +254,20 @@ class WaitingRoom:
         return 0 if self._has_news else max(0, self._next_look_ms - now_ms)
 
     def _step(self, queue: WaitingQueue, now_ms: int, share: int) -> int:
-        """Do the work of a turn for one queue, at most `share` records each way; return when to come again."""
-        self._expire(queue, now_ms, share)
-        self._fail_the_doomed(queue, share)
-        is_known = queue.doom is None and self._is_known(queue)
+        """Do the work of a turn for one queue, for at most `share` records that go on; return when to come again."""
+        self._expire(queue, now_ms)
+        is_known = self._is_known(queue)
         if is_known:
             self._let_go_on(queue, share)
+        elif queue.records:
+            self._ask(queue, now_ms)
         if self._waiting.remove_if_empty(queue):
             if queue.is_leaving:
                 queue.is_leaving = False
                 self._door.ring()
             return NEVER_MS
         queue.is_leaving = is_known
-        if is_known or queue.doom is not None or self._is_doomed(queue, now_ms):
+        if is_known or queue.metadata_version < 0:  # the latter: who came while the others failed was not asked for
             return 0
         return queue.first_deadline_ms - now_ms
 
@@ -274,34 +275,22 @@ class WaitingRoom:
         table = self._metadata.cluster.table(queue.topic)
         return bool(table.count) if queue.partition is None else queue.partition in table.by_index
 
-    def _expire(self, queue: WaitingQueue, now_ms: int, share: int) -> None:
+    def _expire(self, queue: WaitingQueue, now_ms: int) -> None:
         if queue.first_deadline_ms > now_ms:
             return
-        # Copied in one call of C: callers append meanwhile.
-        looked_at = list(islice(queue.records, share if queue.is_in_order else None))
-        due = (record for record in looked_at if record.deadline_ms <= now_ms)
-        for record in islice(due, share):
-            self._fail(queue, record, not_known(self._metadata, queue.topic, queue.partition, self._limit))
+        for record in list(queue.records):  # copied in one call of C: callers append meanwhile
+            if record.deadline_ms <= now_ms:
+                self._fail(queue, record, not_known(self._metadata, queue.topic, queue.partition, self._limit))
         with self._waiting.lock:
             queue.find_first_deadline()
-
-    def _fail_the_doomed(self, queue: WaitingQueue, share: int) -> None:
-        doom = queue.doom
-        if doom is None:
-            return
-        for _ in range(min(share, queue.doomed_count, len(queue.records))):
-            self._fail(queue, queue.records[0], doom)
-            queue.doomed_count -= 1
-        if queue.doomed_count <= 0 or not queue.records:
-            queue.doom = None
 
     def _fail(self, queue: WaitingQueue, record: WaitingRecord, error: KafkaError) -> None:
         self._count_failed(1)
         self._on_failed(error)
         self._waiting.fail(queue, record, error)
 
-    def _is_doomed(self, queue: WaitingQueue, now_ms: int) -> bool:
-        """Ask for what a queue waits for; whether the last answer says that to wait has no sense."""
+    def _ask(self, queue: WaitingQueue, now_ms: int) -> None:
+        """Ask for what a queue waits for; or fail those who wait, where the last answer says that it has no sense."""
         metadata = self._metadata
         is_new = queue.metadata_version < 0
         if is_new:
@@ -309,7 +298,7 @@ class WaitingRoom:
         error = metadata.untold_fatal(queue.fatal_seen)
         if error is None:
             if queue.metadata_version == metadata.version():
-                return False
+                return
             if not is_new:
                 error = metadata.refusal(queue.topic) or metadata.absence(queue.topic, queue.opened_ms,
                                                                           UNKNOWN_TOPIC_MS)
@@ -318,12 +307,12 @@ class WaitingRoom:
         if error is None:
             metadata.add(queue.topic, now_ms)
             queue.metadata_version = metadata.request_update_for_topic(queue.topic, now_ms)
-            return False
+            return
         # Who comes in from now on is told by the next answer.
-        queue.doomed_count, queue.opened_ms, queue.metadata_version = len(queue.records), now_ms, -1
+        queue.opened_ms, queue.metadata_version = now_ms, -1
         queue.witnesses.clear()
-        queue.doom = error
-        return True
+        for record in list(queue.records):
+            self._fail(queue, record, error)
 
     def _absence_of_partition(self, queue: WaitingQueue, partition: int, now_ms: int) -> KafkaError | None:
         """Return the error for a partition that does not exist, as far as brokers can tell; None while it may.

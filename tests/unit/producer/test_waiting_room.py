@@ -469,6 +469,25 @@ def test_record_when_the_topic_is_refused_then_the_first_answer_fails_it(
         assert producer.held_bytes == 0
 
 
+def test_record_when_it_comes_while_the_others_of_its_topic_fail_then_it_is_asked_for_at_once() -> None:
+    """It is not the first to end of those that were there, so it rings nobody."""
+    producer = stepped()
+    later: list[FutureRecordMetadata] = []
+    futures = [producer.enter(on_completion=lambda *_: later.append(producer.enter(max_block_ms=60_000)))
+               for _ in range(3)]
+    producer.turn()
+    producer.tell(code=int(ErrorCode.INVALID_TOPIC_EXCEPTION))
+    version = producer.metadata.version()
+    assert producer.turn() == 0
+    assert all(future.done() for future in futures)
+    assert not any(future.done() for future in later)
+    producer.turn()
+    producer.tell(1, advance=1)
+    assert producer.metadata.version() > version
+    producer.turn()
+    assert len(values_of(producer)) == len(later) == 3
+
+
 def test_record_when_nobody_can_be_asked_then_the_error_of_all_metadata_fails_it_at_once() -> None:
     producer = stepped()
     futures = [producer.enter(), producer.enter(topic="w")]
