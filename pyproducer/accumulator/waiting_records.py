@@ -95,14 +95,12 @@ class WaitingQueue:
         metadata_version: Metadata has news for it above this one; -1 before it was asked.
         witnesses: Nodes that were asked and do not know its partition.
         fatal_seen: Errors of all metadata up to this one are not for those who wait here.
-        is_in_order: Whether deadlines only grow.
         first_deadline_ms: No record ends before this; written with the room's lock held.
-        last_deadline_ms: That of the record that came last; written with the room's lock held.
         is_leaving: Whether what it waits for is known, and there were more records than one turn moves.
     """
 
-    __slots__ = ("fatal_seen", "first_deadline_ms", "is_in_order", "is_leaving", "last_deadline_ms", "metadata_version",
-                 "opened_ms", "partition", "records", "topic", "witnesses")
+    __slots__ = ("fatal_seen", "first_deadline_ms", "is_leaving", "metadata_version", "opened_ms", "partition",
+                 "records", "topic", "witnesses")
 
     def __init__(self, topic: str, partition: int | None, now_ms: int) -> None:
         self.topic: str = topic
@@ -112,9 +110,7 @@ class WaitingQueue:
         self.metadata_version: int = -1
         self.witnesses: set[int] = set()
         self.fatal_seen: int = 0
-        self.is_in_order: bool = True
         self.first_deadline_ms: int = NEVER_MS
-        self.last_deadline_ms: int = 0
         self.is_leaving: bool = False
 
     @property
@@ -127,9 +123,6 @@ class WaitingQueue:
 
         With the room's lock held. One that does not come after all does no harm: the sender looks too early, once.
         """
-        if record.deadline_ms < self.last_deadline_ms:
-            self.is_in_order = False
-        self.last_deadline_ms = record.deadline_ms
         is_first = record.deadline_ms < self.first_deadline_ms
         if is_first:
             self.first_deadline_ms = record.deadline_ms
@@ -140,10 +133,7 @@ class WaitingQueue:
 
         With the room's lock held, so that nobody comes meanwhile.
         """
-        if self.is_in_order:
-            self.first_deadline_ms = self.records[0].deadline_ms if self.records else NEVER_MS
-        else:
-            self.first_deadline_ms = min((record.deadline_ms for record in self.records), default=NEVER_MS)
+        self.first_deadline_ms = min((record.deadline_ms for record in self.records), default=NEVER_MS)
 
 
 class WaitingRecords:
@@ -220,9 +210,6 @@ class WaitingRecords:
                     record.sent_ms += moved_ms
                     record.deadline_ms += moved_ms
                 queue.opened_ms = max(queue.opened_ms, min(queue.opened_ms + gap_ms, now_ms))
-                deadlines = [record.deadline_ms for record in queue.records]
-                queue.is_in_order = deadlines == sorted(deadlines)
-                queue.last_deadline_ms = deadlines[-1] if deadlines else queue.last_deadline_ms
                 queue.find_first_deadline()
 
     def let_go(self, queue: WaitingQueue, record: WaitingRecord) -> None:

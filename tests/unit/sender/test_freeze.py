@@ -62,7 +62,6 @@ def test_deadlines_when_records_wait_for_metadata_then_older_ones_still_end_firs
     now_ms = producer.clock.now_ms()
     assert [record.deadline_ms - now_ms for record in queue.records] == [100, 5000, 400]
     assert queue.first_deadline_ms == now_ms + 100
-    assert not queue.is_in_order
     for advance_ms, done in ((99, 0), (1, 1), (300, 2), (4600, 3)):
         producer.turn(advance=advance_ms)
         assert [future.done() for future in (old, newest, younger)].count(True) == done
