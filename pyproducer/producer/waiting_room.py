@@ -86,6 +86,7 @@ class WaitingRoom:
         self._on_append = on_append
         self._batch_size_bytes = batch_size_bytes
         self._delivery_timeout_ms = delivery_timeout_ms
+        self._spread_ms = delivery_timeout_ms // _SPREAD_DIVISOR
         self._max_block_ms = max_block_ms
         self._count_failed = count_failed
         self._on_failed = on_failed
@@ -337,23 +338,33 @@ class WaitingRoom:
         """Move records from the head of a queue into batches of their partitions, in order."""
         cluster = self._metadata.cluster
         table = cluster.table(queue.topic)
-        cargo = _Cargo(self._batch_size_bytes, self._delivery_timeout_ms // _SPREAD_DIVISOR)
+        batches: list[tuple[int, list[WaitingRecord]]] = []
+        last: dict[int, tuple[list[WaitingRecord], int]] = {}  # by partition: its last batch, and the bytes in that
         for record in list(islice(queue.records, share)):
             error = None if record.partition is not None else self._choose(record, cluster, table.count)
-            partition = record.partition
-            if partition is not None and partition in table.by_index and (
-                    queue.partition is not None or not self.is_waiting(queue.topic, partition)):
-                is_full = cargo.add(partition, record)
-                self._tell_partitioner(record, partition, cluster, is_full=is_full)
-                continue
-            self._move(queue, cargo)
             if error is not None:
                 self._fail(queue, record, error)
-            else:
-                assert partition is not None, "chosen, or there is an error"
+                continue
+            partition = record.partition
+            assert partition is not None, "chosen, or there is an error"
+            if partition not in table.by_index or (
+                    queue.partition is None and self.is_waiting(queue.topic, partition)):
                 self._waiting.move_to(queue, record, partition)
                 self._has_news = True  # in a queue that is new, perhaps, so that this look does not come to it
-        self._move(queue, cargo)
+                continue
+            records, size_bytes = last.get(partition, ([], 0))
+            if not records or size_bytes + record.size_bytes > self._batch_size_bytes or (
+                    abs(record.sent_ms - records[0].sent_ms) > self._spread_ms):
+                records, size_bytes = [], HEADER_SIZE_BYTES
+                batches.append((partition, records))
+            records.append(record)
+            size_bytes += record.size_bytes
+            last[partition] = records, size_bytes
+            self._tell_partitioner(record, partition, cluster, is_full=size_bytes >= self._batch_size_bytes)
+        for partition, records in batches:
+            self._accumulator.take_over(self._batch_of(TopicPartition(queue.topic, partition), records), records)
+        while queue.records and queue.records[0].is_moved:
+            self._waiting.let_go(queue, queue.records[0])
 
     def _choose(self, record: WaitingRecord, cluster: Cluster, count: int) -> KafkaError | None:
         """Choose the partition of a record; return what the partitioner raised, for its future."""
@@ -396,13 +407,6 @@ class WaitingRoom:
         if self._life.is_forked:  # in the child the sender thread goes no further, see IoThread
             raise SystemExit
 
-    def _move(self, queue: WaitingQueue, cargo: _Cargo) -> None:
-        """Put what was gathered into its partitions' lists; then the head of the queue is gone."""
-        for partition, records in cargo.unload():
-            self._accumulator.take_over(self._batch_of(TopicPartition(queue.topic, partition), records), records)
-        while queue.records and queue.records[0].is_moved:
-            self._waiting.let_go(queue, queue.records[0])
-
     def _batch_of(self, topic_partition: TopicPartition, records: Sequence[WaitingRecord]) -> ProducerBatch:
         """Build a sealed batch of records, on the memory that they have; their futures do not look into it yet."""
         batch = ProducerBatch(
@@ -417,35 +421,3 @@ class WaitingRoom:
         batch.open.futures = [record.future for record in records]
         batch.seal()
         return batch
-
-
-class _Cargo:
-    """Records that go on together, by partition, cut into batches.
-
-    Args:
-        batch_size_bytes: How large a batch of several records may be.
-        spread_ms: How far apart they may have been sent: a batch expires with its oldest.
-    """
-
-    def __init__(self, batch_size_bytes: int, spread_ms: int) -> None:
-        self._batch_size_bytes = batch_size_bytes
-        self._spread_ms = spread_ms
-        self._batches: list[tuple[int, list[WaitingRecord]]] = []
-        self._open: dict[int, tuple[list[WaitingRecord], int]] = {}  # by partition: the last batch, and its bytes
-
-    def add(self, partition: int, record: WaitingRecord) -> bool:
-        """Add a record at the end of its partition; return whether its batch is full with it."""
-        records, size_bytes = self._open.get(partition, ([], 0))
-        if not records or size_bytes + record.size_bytes > self._batch_size_bytes or (
-                abs(record.sent_ms - records[0].sent_ms) > self._spread_ms):
-            records, size_bytes = [], HEADER_SIZE_BYTES
-            self._batches.append((partition, records))
-        records.append(record)
-        size_bytes += record.size_bytes
-        self._open[partition] = records, size_bytes
-        return size_bytes >= self._batch_size_bytes
-
-    def unload(self) -> list[tuple[int, list[WaitingRecord]]]:
-        """Return the batches, in order of each partition, and forget them."""
-        batches, self._batches, self._open = self._batches, [], {}
-        return batches

@@ -159,7 +159,7 @@ KEPT: tuple[Kept, ...] = (
          "queue.is_leaving = is_known\n", "queue.is_leaving = False\n",
          "Callers who add records as fast as the sender moves them keep the room for ever."),
     Kept("room-behind-its-partition", "producer/waiting_room.py",
-         "queue.partition is not None or not self.is_waiting(queue.topic, partition)", "True",
+         "queue.partition is None and self.is_waiting(queue.topic, partition)", "False",
          "A record overtakes those that wait for the same partition."),
     Kept("room-memory-is-lost", "accumulator/waiting_records.py",
          "self.memory.release(record, queue.records)", "self.memory.whole.take_out(record, queue.records)",

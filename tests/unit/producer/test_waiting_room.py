@@ -886,7 +886,7 @@ class Failing:
         return call
 
 
-@pytest.mark.parametrize("at", range(1, 55))
+@pytest.mark.parametrize("at", range(1, 43))
 def test_turn_when_it_ends_half_way_then_every_record_is_stored_or_told_once_and_memory_comes_back(
         monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     def choose(_topic: str, _key: Any, _key_bytes: Any, value: bytes, *_: Any) -> int:
