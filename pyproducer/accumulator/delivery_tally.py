@@ -2,8 +2,9 @@
 
 Road:    a batch's end, a record's that waited, a send that was refused -> [tally] -> close(), flush(), log, metrics
 Thread:  `stored`, `step` and `end`: whoever takes the sender's turns. All else: any. What callers and finalizers add
-         goes through two deques, in single steps; only the sender takes out of them. So nobody waits for a lock here,
-         and of the counts each step may be done again: an exception from outside at any line loses and doubles none.
+         is put down in single steps, and only the sender takes it up; failures are counted, by it or by who tells of
+         them, with the lock. Each step of a count may be done again: an exception from outside at any line loses and
+         doubles none.
 Source:  ours; Java counts in metrics only.
 
 A failure is counted once, whatever happens to its futures. Beside that it is open until each of its futures was looked
@@ -15,6 +16,9 @@ logged, when that can not happen any more, or is not to be waited for:
     the producer is closed at once
 
 With `pyproducer.on.unretrieved=raise` it waits for the next flush() or close() instead, which raises.
+
+What a flush() or close() raises is made first, and one write says that it is told. Who is interrupted before that tells
+nobody, and the next one tells all; behind it there are a few steps to the raise.
 """
 
 from __future__ import annotations
@@ -43,14 +47,10 @@ from pyproducer.common.delivery_summary import (
     DeliverySummary,
     TopicDeliveries,
 )
-from pyproducer.common.errors import (
-    DeliveryFailedError,
-    FailedRecords,
-    KafkaError,
-)
+from pyproducer.common.errors import DeliveryFailedError, KafkaError
 from pyproducer.common.limited_log import LimitedLog
 from pyproducer.common.sender_log import SenderLog, sender_log
-from pyproducer.common.waiting import SYSTEM_LOCKS, Locks, release_in_child
+from pyproducer.common.waiting import SYSTEM_LOCKS, Locks, is_owned, release_in_child
 
 log: SenderLog = sender_log(__name__)
 
@@ -65,77 +65,18 @@ class Count(Protocol):
         """See DeliveryTally."""
 
 
-class _Failures(NamedTuple):
-    """What had failed at one moment.
-
-    Attributes:
-        counts: How many records, by topic.
-        last_number: The number of the last failure, counted or not.
-        uncounted: The last failures: those that the sender had not counted, or was counting, in order.
-        counted_number: The number of the failure that it had counted last, or was counting.
-    """
-
-    counts: Mapping[str, Counts]
-    last_number: int
-    uncounted: list[Failure]
-    counted_number: int
-
-
-class Period:
+class Period(NamedTuple):
     """The failures since a flush() ended.
 
     Attributes:
         number: Grows.
         base: What had failed before, by topic.
-        base_number: The number of the last failure before.
-        first: The first failures in it; the sender's, until it ends.
-        following: The next period, once this one ended: a flush() that began earlier goes on there.
+        first: The first failures in it.
     """
 
-    __slots__ = ("base", "base_number", "first", "following", "number")
-
-    def __init__(self, number: int, base: Mapping[str, Counts], base_number: int) -> None:
-        self.number: int = number
-        self.base: Mapping[str, Counts] = base
-        self.base_number: int = base_number
-        self.first: list[Failure] = []
-        self.following: Period | None = None
-
-    def note(self, failure: Failure) -> None:
-        """Keep a failure that is counted in it, if it is one of the first; again is no error."""
-        if len(self.first) < MOST_FIRST and failure.number > self.base_number and failure not in self.first:
-            self.first.append(failure)
-
-    def end(self, seen: _Failures) -> None:
-        """Keep those that the sender did not count yet, if they are among the first: it will not note them any more."""
-        told_before = self.base_number - (seen.last_number - len(seen.uncounted))
-        new = seen.uncounted[max(0, told_before):][:MOST_FIRST]
-        self.first.extend(failure for failure in new if failure not in self.first)
-
-    def first_of(self, seen: _Failures) -> list[FailedRecords]:
-        """Return the first failures since it began, as far as they are among those that were seen."""
-        first: list[Failure] = []
-        period: Period | None = self
-        while period is not None and len(first) < MOST_FIRST:
-            first.extend(failure for failure in period.first if failure.number <= seen.last_number)
-            period = period.following
-        return [failure.told(failure.count) for failure in first[:MOST_FIRST]]
-
-
-class Telling(NamedTuple):
-    """What a flush() or close() is about to tell.
-
-    Attributes:
-        error: What it raises, if anything.
-        following: The period behind those of which a flush() tells; None of a close().
-        taken: What nobody looked at, in it, where that is raised.
-        opened: The same, where it is logged.
-    """
-
-    error: DeliveryFailedError | None
-    following: Period | None
-    taken: FailureSums | None
-    opened: Sequence[Failure] = ()
+    number: int
+    base: Mapping[str, Counts]
+    first: list[Failure]
 
 
 class DeliveryTally:
@@ -165,19 +106,15 @@ class DeliveryTally:
         # By topic: a count, and what was counted last. One write, so whoever was interrupted sees that he had done it.
         self._stored: dict[str, tuple[int, Any]] = {}
         self._failed: dict[str, tuple[Counts, Failure]] = {}
-        self._inbox: deque[Failure] = deque()  # failures that are not counted
+        self._inbox: dict[Failure, None] = {}  # failures that the sender has not taken in, in order
         self._open: dict[Failure, weakref.ref[Any]] = {}  # those with futures, and what holds these
         self._gone: deque[Failure] = deque()  # those whose futures went
         self._judged: deque[tuple[int, Failure]] = deque()  # the same, and when they are unretrieved; the sender's
-        self._counted_number = 0  # of the failure that was counted last; the sender's
-        self._period = Period(0, {}, 0)
         self._has_ended = False
-        self._lock = locks.rlock()  # guards what follows, and the change of _period
+        self._lock = locks.rlock()  # guards _failed and what follows
+        self._period = Period(0, {}, [])
         self._left = FailureSums()  # unretrieved ones that the next flush() or close() raises for
-        # What a call was about to take: all of it, or nothing.
-        self._taking: tuple[list[Failure], FailureSums] | None = None
-        self._taken = FailureSums()  # of a flush() or close() that has not told: interrupted, the next one tells it
-        self._untold: Period | None = None  # of a flush() that has not told: interrupted, the next one begins there
+        self._told: Sequence[Failure] = ()  # of which the last one has told, and which are not settled yet
         self._failures_log = LimitedLog(log, "%d more failures, of %d records, were left out here")
         self._unseen_log = LimitedLog(log, "%d more failures that nobody looked at, of %d records, were left out here")
 
@@ -199,7 +136,7 @@ class DeliveryTally:
         """Take in a failure, whose futures hold `holder`; again is no error. Thread: any."""
         if failure.is_in:
             return
-        self._inbox.append(failure)
+        self._inbox[failure] = None
         self.is_busy = True
         self.watch(failure, holder)
         failure.is_in = True
@@ -258,29 +195,37 @@ class DeliveryTally:
 
     def _take_in(self, now_ms: int) -> None:
         while self._inbox:
-            failure = self._inbox[0]
-            is_new = not failure.is_counted
-            self._count(failure)
-            self._inbox.popleft()
-            if is_new and failure.is_accepted and not failure.is_given_up:
-                self._failures_log.warning(
-                    now_ms, failure.count, "%d record(s) for %s failed, outcome %s: %s", failure.count, place(failure),
-                    failure.outcome, failure.words)
+            for failure in list(self._inbox):
+                with self._lock:
+                    self._count(failure)
+                del self._inbox[failure]
+                self._tell_count(failure.topic, failure.error, failure.count, is_accepted=failure.is_accepted)
+                if failure.is_accepted and not failure.is_given_up:
+                    self._failures_log.warning(
+                        now_ms, failure.count, "%d record(s) for %s failed, outcome %s: %s", failure.count,
+                        place(failure), failure.outcome, failure.words)
 
     def _count(self, failure: Failure) -> None:
+        """Count a failure; again is no error. With the lock held."""
         if failure.is_counted:
             return
-        failure.number = failure.number or self._counted_number + 1
-        self._counted_number = failure.number  # first: who ends the period meanwhile sees it, and looks once more
-        self._period.note(failure)
+        first = self._period.first
+        if len(first) < MOST_FIRST and failure not in first:
+            first.append(failure)
         topic = row_of(self._failed, failure.topic)
-        row = self._failed.get(topic)
-        if row is None:
-            self._failed[topic] = plus(NO_COUNTS, failure.outcome, failure.count), failure
-        elif row[1] is not failure:  # whoever was interrupted behind the count comes with the same one
-            self._failed[topic] = plus(row[0], failure.outcome, failure.count), failure
+        counts, last = self._failed.get(topic, (NO_COUNTS, None))
+        if last is not failure:  # whoever was interrupted behind the count comes with the same one
+            self._failed[topic] = plus(counts, failure.outcome, failure.count), failure
         failure.is_counted = True
-        self._tell_count(failure.topic, failure.error, failure.count, is_accepted=failure.is_accepted)
+
+    def _so_far(self) -> dict[str, Counts]:
+        """Return what failed so far, by topic, what the sender has not taken in included. With the lock held."""
+        for failure in list(self._inbox):
+            self._count(failure)
+        return self._counts()
+
+    def _counts(self) -> dict[str, Counts]:
+        return {topic: counts for topic, (counts, _) in self._failed.items()}
 
     def _judge(self, now_ms: int) -> None:
         while self._gone:
@@ -289,21 +234,18 @@ class DeliveryTally:
                 self._judged.append((now_ms + GRACE_MS, failure))
         while self._judged:
             due_ms, failure = self._judged[0]
-            is_over = due_ms <= now_ms or failure.period < (self._untold or self._period).number
+            is_over = due_ms <= now_ms or failure.period < self._period.number
             if len(self._judged) <= _MOST_GONE and (self.raises or not is_over) and failure in self._open:
                 break
             self._judged.popleft()
             self._call_unretrieved(failure, now_ms)
 
     def _call_unretrieved(self, failure: Failure, now_ms: int) -> None:
-        if self.raises:
-            with self._lock:
-                self._end_taking()
-                count = self._close(failure)
-                if count:
-                    self._left.add(failure, count)
-        else:
+        with self._lock:
+            self._settle_told()
             count = self._close(failure)
+            if count and self.raises:
+                self._left.add(failure, count)
         if not count:
             return
         self.unretrieved_count += count
@@ -324,125 +266,62 @@ class DeliveryTally:
     @property
     def period(self) -> Period:
         """What a flush() that begins now is about."""
-        with self._lock:  # not one that another flush() is about to end once more
-            return self._period
+        return self._period
 
-    def end_flush(self, period: Period, *, raises_all: bool) -> Telling:
-        """End the period of a flush(), and return what it raises, if anything.
+    def tell(self, since: Period | None, *, raises_all: bool = False) -> DeliveryFailedError | None:
+        """Return what a flush() or close() raises, if anything; nobody else is to tell it.
 
-        Until `on_told` it has not told: interrupted in between, the next flush() tells of it.
+        In a call of the life's, so that no finalizer waits in the middle for the sender, which may want the lock.
 
         Args:
-            period: What `period` was when it began.
+            since: What `period` was when the flush() began, which ends now; None for a close().
             raises_all: Whether it raises for every failure, looked at or not.
         """
+        error: DeliveryFailedError | None = None
         with self._lock:
-            untold = self._untold
-            if untold is None or period.number < untold.number:
-                self._untold = period
+            self._settle_told()
+            period, left, opened = self._period, self._left, list(self._open)  # each of these is in what is seen next
+            counts = self._so_far()
+            if since is not None and raises_all:
+                first = since.first if since is period else [*since.first, *period.first]
+                error = FailureSums(difference(counts, since.base), [
+                    failure.told(failure.count) for failure in first[:MOST_FIRST]]).error("since the last flush()")
+                if error is not None:
+                    opened = [failure for failure in opened if failure.period >= since.number]
+            if error is None and self.raises:
+                self._note_who_waits()
+                sums = FailureSums(left.counts, left.first)
+                for failure in opened:
+                    count = failure.unseen
+                    if count:
+                        sums.add(failure, count)
+                error = sums.error("and nobody looked at their futures (pyproducer.on.unretrieved is \"raise\")")
+            if error is None:
+                opened = []
             else:
-                period = untold
-            # All with the lock: what the sender finds unlooked at meanwhile is told of as well, or not taken.
-            opened, counts, first, following = self.end_period(period)
-            failed = None
-            if raises_all:
-                failed = FailureSums(difference(counts, period.base), first).error("since the last flush()")
-            if failed is not None:
-                opened = [failure for failure in opened if failure.period >= period.number]
-                if not self.raises:
-                    return Telling(failed, following, None, opened)
-                return Telling(failed, following, self._take(opened))
-        return self.take_unseen()._replace(following=following) if self.raises else Telling(None, following, None)
-
-    def on_told(self, telling: Telling) -> DeliveryFailedError | None:
-        """A flush() or close() is about to raise, or to return: nobody else is to tell it. Return what it raises."""
-        following, none = telling.following, FailureSums()
-        for failure in telling.opened:
-            self.settle(failure)
-        with self._lock:
-            # Another call that has ended `following`, or taken more, meanwhile has told nobody, perhaps.
-            untold, taken = self._untold, none if self._taken is telling.taken else self._taken
-            if following is not None and untold is not None and untold.number < following.number:
-                untold = None if self._period is following else following
-            self._taken, self._untold = taken, untold
+                left = FailureSums()
+            if since is not None:
+                period = Period(period.number + 1, counts, [])
+            self._period, self._left, self._told = period, left, opened  # it is told: nothing comes between these
         if not self.raises and (self._gone or self._judged):
             self._wake()  # nobody raises for these any more
-        return telling.error
-
-    def tell_unseen(self) -> DeliveryFailedError | None:
-        """Return what a close() raises."""
-        return self.on_told(self.take_unseen())
+        return error
 
     def on_aborted(self) -> None:
         """Have nobody told of what failed so far: who aborts its transaction knows that none of it is there.
 
         It may be done again.
         """
-        opened, _, _, _ = self.end_period()
-        for failure in opened:
+        with self._lock:
+            opened = list(self._open)  # first, as above
+            period = Period(self._period.number + 1, self._so_far(), [])
+            self._period, self._left, self._told = period, FailureSums(), opened
+
+    def _settle_told(self) -> None:
+        """Settle what a flush() or close() has told; again is no error. With the lock held."""
+        for failure in self._told:
             self.settle(failure)
-        with self._lock:
-            self._untold = None
-            self._end_taking()
-            self._left, self._taken = FailureSums(), FailureSums()
-
-    def end_period(self, since: Period | None = None) -> tuple[list[Failure], Mapping[str, Counts],
-                                                               list[FailedRecords], Period]:
-        """Have the next flush() speak of what fails from now on.
-
-        In a call of the life's, so that no finalizer waits in the middle for the sender, which may want the lock.
-
-        Args:
-            since: The period from which on the first failures are wanted; None for the one that ends.
-
-        Returns:
-            What is open, the counts so far, the first failures, and the period that begins.
-        """
-        with self._lock:  # one flush() after the other: what one told is not to be told by the next
-            since = since or self._period
-            while True:
-                ending = self._period
-                opened = list(self._open)  # first: each of these is in what is seen next
-                seen = self._so_far()
-                ending.following = self._period = Period(ending.number + 1, seen.counts, seen.last_number)
-                ending.end(seen)
-                if self._counted_number == seen.counted_number:
-                    return opened, seen.counts, since.first_of(seen), self._period
-                # The sender went on, and may have noted in what ended then a failure that is of the next period: so
-                # that begins behind it, too.
-
-    def take_unseen(self) -> Telling:
-        """Return the error for all failures that nobody looked at so far, if there are any; they are settled.
-
-        Until `on_told` they are told by the next one, too.
-        """
-        self._note_who_waits()
-        with self._lock:
-            sums = self._take(list(self._open))
-        error = sums.error("and nobody looked at their futures (pyproducer.on.unretrieved is \"raise\")")
-        return Telling(error, None, sums)
-
-    def _take(self, opened: list[Failure]) -> FailureSums:
-        """Settle these, and have the next call that takes tell of them until this one has. With the lock held."""
-        self._end_taking()
-        sums = self._taken.and_of(self._left)
-        for failure in opened:
-            count = failure.unseen
-            if count:
-                sums.add(failure, count)
-        self._taking = opened, sums
-        self._end_taking()
-        return sums
-
-    def _end_taking(self) -> None:
-        """Take what is counted: also what a call had counted that was interrupted meanwhile. With the lock held."""
-        taking = self._taking
-        if taking is not None:
-            opened, sums = taking
-            for failure in opened:
-                self.settle(failure)
-            self._taken, self._left = sums, FailureSums()
-            self._taking = None
+        self._told = ()
 
     @property
     def stored_count(self) -> int:
@@ -451,30 +330,16 @@ class DeliveryTally:
 
     def summary(self) -> DeliverySummary:
         """Return what became of all records so far. Thread: any."""
-        failed = self._so_far().counts
+        if is_owned(self._lock):  # a finalizer asks in the middle of a count, and must not count
+            failed = self._counts()
+        else:
+            with self._lock:
+                failed = self._so_far()
         stored = dict(self._stored)
         topics = {topic: TopicDeliveries(stored[topic][0] if topic in stored else 0,
                                          by_outcome(failed.get(topic, NO_COUNTS)))
                   for topic in sorted(stored.keys() | failed.keys())}
         return DeliverySummary(sum(topic.delivered for topic in topics.values()), total(failed), topics)
-
-    def _so_far(self) -> _Failures:
-        """Return what failed so far, what the sender did not count yet included."""
-        while True:
-            number = self._counted_number
-            uncounted = [failure for failure in dict.fromkeys(list(self._inbox)) if not failure.is_counted]
-            rows = dict(self._failed)
-            if self._counted_number == number:
-                break
-        counts = {topic: row[0] for topic, row in rows.items()}
-        for failure in uncounted:  # in the order in which the sender will count them, so each in the same row
-            topic = row_of(counts, failure.topic)
-            row = rows.get(topic)
-            if row is None or row[1] is not failure:  # else the sender is, or was interrupted, behind the count
-                counts[topic] = plus(counts.get(topic, NO_COUNTS), failure.outcome, failure.count)
-        # One that the sender is in the middle of has its number already, perhaps.
-        new_count = sum(not 0 < failure.number <= number for failure in uncounted)
-        return _Failures(counts, number + new_count, uncounted, number)
 
     def _note_who_waits(self) -> None:
         """Whoever waits for a future is about to look at it."""

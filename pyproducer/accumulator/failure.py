@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from operator import add
 from types import MappingProxyType
 
 from pyproducer.common.cluster import UNKNOWN_PARTITION
@@ -48,12 +47,11 @@ class Failure:
         is_settled: Whether somebody was told of all of them.
         is_in: Whether the tally has it.
         is_counted: Whether it is in the tally's counts.
-        number: Its place among all that the sender counted, from 1 on; 0 while it is not counted.
         period: Of which flush() it is.
     """
 
     __slots__ = ("count", "error", "is_accepted", "is_counted", "is_given_up", "is_in", "is_settled", "looked",
-                 "number", "outcome", "partition", "period", "topic", "watched")
+                 "outcome", "partition", "period", "topic", "watched")
 
     def __init__(self, topic: str, partition: int, count: int, error: KafkaError, *, watched: int,
                  is_accepted: bool = True) -> None:
@@ -69,7 +67,6 @@ class Failure:
         self.is_settled: bool = self.is_given_up
         self.is_in: bool = False
         self.is_counted: bool = False
-        self.number: int = 0
         self.period: int = 0
 
     @property
@@ -106,14 +103,6 @@ class FailureSums:
         self.counts[topic] = plus(self.counts.get(topic, NO_COUNTS), failure.outcome, count)
         if len(self.first) < MOST_FIRST:
             self.first.append(failure.told(count))
-
-    def and_of(self, other: FailureSums) -> FailureSums:
-        """Return the sums of both."""
-        both = FailureSums(self.counts, [*self.first, *other.first][:MOST_FIRST])
-        for topic, counts in other.counts.items():
-            row = row_of(both.counts, topic)
-            both.counts[row] = tuple(map(add, both.counts.get(row, NO_COUNTS), counts))
-        return both
 
     def error(self, intro: str) -> DeliveryFailedError | None:
         """Return the error that tells of them; None where there are none."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
 from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.calls import Calls
-from pyproducer.accumulator.delivery_tally import Period, Telling
+from pyproducer.accumulator.delivery_tally import Period
 from pyproducer.accumulator.life import Life, LifeState
 from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult
 from pyproducer.common.clock import NEVER_MS
@@ -322,10 +322,8 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
     def _end_flush(self, period: Period, *, raise_on_error: bool) -> None:
         """Raise what flush() raises, behind `_await_all`. It takes no time."""
         life = self._runtime.life
-        error, telling = life.calls.run("flush()", _end_flush, life, period, raise_on_error)
+        error = life.calls.run("flush()", _end_flush, life, period, raise_on_error)
         if error is not None:
-            life.calls.run("flush()", life.tally.on_told, telling)
-            del telling
             try:
                 raise error
             finally:
@@ -624,7 +622,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
         if summary is not None:
             return summary
         life, tally = self._runtime.life, self._runtime.life.tally
-        failed = life.calls.run("close()", tally.tell_unseen) if tally.raises else None
+        failed = life.calls.run("close()", tally.tell, None) if tally.raises else None
         if failed is not None:
             try:
                 raise failed
@@ -704,18 +702,16 @@ def _await_all(runtime: ProducerRuntime, timeout: float | None, deadline_ms: int
     return period
 
 
-def _end_flush(life: Life, period: Period, raises_all: bool) -> tuple[KafkaError | None, Telling]:
-    """Return what flush() raises, and what it tells by that."""
+def _end_flush(life: Life, period: Period, raises_all: bool) -> KafkaError | None:
+    """Return what flush() raises."""
     is_dead = life.state is LifeState.DEAD
-    telling = life.tally.end_flush(period, raises_all=raises_all or is_dead)
-    error: KafkaError | None = telling.error
-    if is_dead:
-        outcome = None if error is None else error.outcome
-        error = life.refusal()
-        error.outcome = outcome or error.outcome
-    if error is None:
-        life.tally.on_told(telling)
-    return error, telling
+    failed = life.tally.tell(period, raises_all=raises_all or is_dead)
+    if not is_dead:
+        return failed
+    error = life.refusal()
+    if failed is not None:
+        error.outcome = failed.outcome
+    return error
 
 
 def _close_here(runtime: ProducerRuntime, by: str, timeout_s: float | None) -> bool:

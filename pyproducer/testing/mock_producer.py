@@ -384,7 +384,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
         period = tally.period
         while self._end_next(None):
             pass
-        error = tally.on_told(tally.end_flush(period, raises_all=raise_on_error))
+        error = tally.tell(period, raises_all=raise_on_error)
         if error is not None:
             try:
                 raise error
@@ -538,7 +538,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
             close_parts(*self._parts)
             self._life.tally.end(self._clock.now_ms())
             self._life.end()
-        failed = self._life.tally.tell_unseen() if self._life.tally.raises else None
+        failed = self._life.tally.tell(None) if self._life.tally.raises else None
         if failed is not None:
             try:
                 raise failed

@@ -515,13 +515,13 @@ def test_abort_when_interrupted_as_it_ends_then_it_may_be_called_again_and_no_fl
     producer.send("orders", b"a")
     with pytest.raises(AbortableTransactionError):
         producer.commit_transaction()
-    end_period = DeliveryTally.end_period
+    on_aborted = DeliveryTally.on_aborted
 
     def interrupted(*_: object) -> Any:
-        monkeypatch.setattr(DeliveryTally, "end_period", end_period)
+        monkeypatch.setattr(DeliveryTally, "on_aborted", on_aborted)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(DeliveryTally, "end_period", interrupted)
+    monkeypatch.setattr(DeliveryTally, "on_aborted", interrupted)
     with pytest.raises(KeyboardInterrupt):
         producer.abort_transaction()
     producer.abort_transaction()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import linecache
 import logging
 import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,12 +60,12 @@ def outcome() -> Any:
 
 def flush(tally: DeliveryTally, period: Period, *, raises_all: bool) -> DeliveryFailedError | None:
     """What a flush() raises."""
-    return tally.on_told(tally.end_flush(period, raises_all=raises_all))
+    return tally.tell(period, raises_all=raises_all)
 
 
 def close(tally: DeliveryTally) -> DeliveryFailedError | None:
     """What a close() raises."""
-    return tally.tell_unseen()
+    return tally.tell(None)
 
 
 # Counts.
@@ -124,7 +126,9 @@ def at_line(line_count: int, act: Callable[[], object]) -> Iterator[list[int]]:
         nonlocal left
         if not frame.f_code.co_filename.endswith("delivery_tally.py") or done:
             return None
-        if event == "line":
+        # The end of a `with` counts as its line, too; no signal arrives between that and the lock's release.
+        if event == "line" and not linecache.getline(
+                frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with "):
             left -= 1
             if left < 0 and not done:
                 done.append(line_count)
@@ -176,6 +180,22 @@ def test_counts_when_an_exception_comes_at_any_line_and_the_step_is_done_again_t
         if not interrupted:
             return
     raise AssertionError("the steps did not come to their end")
+
+
+@pytest.mark.parametrize("is_flush", [False, True])
+def test_counts_when_a_finalizer_asks_at_any_line_then_each_record_counts_once(is_flush: bool) -> None:
+    """On the thread that counts: what it was in the middle of is written by what it had read before."""
+    for line in range(2000):
+        tally = DeliveryTally()
+        kept = [fail(tally) for _ in range(3)]
+        with at_line(line, tally.summary) as done:
+            if is_flush:
+                flush(tally, tally.period, raises_all=True)
+            tally.step(0)
+        assert tally.summary().failed["rejected"] == len(kept), line
+        if not done:
+            return
+    raise AssertionError("the step did not come to its end")
 
 
 def test_no_tally_when_records_end_then_nothing_is_kept() -> None:
@@ -268,9 +288,51 @@ def test_end_flush_when_something_happens_at_any_line_then_each_failure_is_told_
     assert any(not _tell_once(who, backlog, line) for line in range(2000)), "the call came to its end"
 
 
+class Beside:
+    """The tally's lock, and what another thread does: it comes to its end, or waits for the lock, before we go on."""
+
+    def __init__(self) -> None:
+        self._lock: Any = threading.RLock()
+        self._is_there = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._is_there.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def _is_owned(self) -> bool:
+        return bool(self._lock._is_owned())
+
+    def run(self, act: Callable[[], object]) -> None:
+        """Have another thread do something."""
+        def run() -> None:
+            act()
+            self._is_there.set()
+
+        self._thread = threading.Thread(target=run)
+        self._thread.start()
+        assert self._is_there.wait(GIVE_UP_S)
+
+    def join(self) -> None:
+        """Wait for its end."""
+        if self._thread is not None:
+            self._thread.join(GIVE_UP_S)
+            assert not self._thread.is_alive()
+
+
+def shared(*, raises: bool = False) -> tuple[DeliveryTally, Beside]:
+    """A tally whose lock two threads meet at."""
+    beside = Beside()
+    return DeliveryTally(raises=raises, locks=Locks(rlock=lambda: beside)), beside  # type: ignore[arg-type,return-value]
+
+
 def _tell_once(who: str, backlog: int, line: int) -> bool:
     """Do something at a line of a flush, or flush at a line of the sender's; return whether it came to that line."""
-    tally, told = DeliveryTally(), Told()
+    (tally, beside), told = shared(), Told()
     kept: list[object] = []
 
     def more(count: int) -> None:
@@ -289,8 +351,9 @@ def _tell_once(who: str, backlog: int, line: int) -> bool:
     in_the_middle_of = (lambda: count(1)) if who == "flush" else end_flush
     count(3)
     more(backlog)
-    with at_line(line, act) as done:
+    with at_line(line, lambda: beside.run(act)) as done:
         in_the_middle_of()
+    beside.join()
     end_flush()
     count(2)
     end_flush()
@@ -374,72 +437,39 @@ def test_close_when_records_failed_behind_an_abort_then_each_is_told_once() -> N
     assert len(failed.errors) == 1
 
 
-class Meeting:
-    """The tally's lock, at which two threads meet: one of them stands still whenever it has released it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._other: threading.Thread | None = None
-        self._is_there, self._may_go, self._has_gone = threading.Event(), threading.Event(), threading.Event()
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            self._may_go.set()
-            self._has_gone.set()
-            self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-        if threading.current_thread() is self._other:
-            self._is_there.set()
-            assert self._may_go.wait(GIVE_UP_S)
-
-    def let_go(self) -> None:
-        """Let the other thread go on, to its end or as far as the lock lets it."""
-        self._may_go.set()
-        assert self._has_gone.wait(GIVE_UP_S)
-
-    @contextmanager
-    def other(self, call: Callable[[], object]) -> Iterator[None]:
-        """Have another thread make a call; begin when that stands still, and wait for its end."""
-        def run() -> None:
-            call()
-            self._has_gone.set()
-
-        thread = self._other = threading.Thread(target=run)
-        thread.start()
-        try:
-            assert self._is_there.wait(GIVE_UP_S)
-            yield
-        finally:
-            self._may_go.set()
-            thread.join(GIVE_UP_S)
-
-
 @pytest.mark.parametrize("raises", [False, True])
-def test_abort_when_a_flush_is_about_to_tell_at_any_line_then_nobody_tells_what_failed_before_it(raises: bool) -> None:
+@pytest.mark.parametrize("is_abort_first", [False, True])
+def test_abort_when_a_flush_tells_meanwhile_at_any_line_then_nobody_tells_what_failed_before_it(
+        is_abort_first: bool, raises: bool) -> None:
     """One of them wrote what it had read before the other had written: the next flush told what was aborted."""
     for line in itertools.count():
-        meeting = Meeting()
-        tally = DeliveryTally(raises=raises, locks=Locks(rlock=lambda meeting=meeting: meeting))  # type: ignore[misc]  # bound
-        kept = [fail(tally)]
-        telling = tally.end_flush(tally.period, raises_all=True)
-        kept.append(fail(tally, count=2))
-        with meeting.other(tally.on_aborted), at_line(line, meeting.let_go) as let_go:
-            assert tally.on_told(telling) is telling.error
-        assert flush(tally, tally.period, raises_all=True) is None
-        assert close(tally) is None
-        assert all(failure.is_settled for failure, _ in kept)
-        if not let_go:
+        tally, beside = shared(raises=raises)
+        kept = [fail(tally), fail(tally, count=2)]
+        calls: list[Callable[[], object]] = [
+            partial(flush, tally, tally.period, raises_all=True), tally.on_aborted]
+        first, other = reversed(calls) if is_abort_first else calls
+        with at_line(line, partial(beside.run, other)) as done:
+            first()
+        beside.join()
+        assert not done or (flush(tally, tally.period, raises_all=True) is None and close(tally) is None)
+        assert not done or all(failure.is_settled for failure, _ in kept)
+        if not done:
             assert line > 5
             return
+
+
+def cut_off_flush(tally: DeliveryTally) -> None:
+    """A flush() that is interrupted before it tells."""
+    with suppress(Interrupted), at_line(5, interrupt) as done:
+        flush(tally, tally.period, raises_all=True)
+    assert done
 
 
 def test_end_when_a_flush_that_was_to_raise_was_interrupted_then_the_log_says_that_nobody_looked(
         caplog: pytest.LogCaptureFixture) -> None:
     tally = DeliveryTally()
     kept = fail(tally)
-    tally.end_flush(tally.period, raises_all=True)
+    cut_off_flush(tally)
     tally.end(0)
     assert (tally.unretrieved_count, kept[0].unseen) == (1, 1)
     assert "nobody looked" in caplog.text
@@ -449,24 +479,10 @@ def test_judge_when_a_flush_was_interrupted_then_what_it_had_not_told_has_its_gr
     """It was logged and counted as seen by nobody, and told by the next flush()."""
     tally = DeliveryTally()
     fail(tally)
-    tally.end_flush(tally.period, raises_all=True)
+    cut_off_flush(tally)
     tally.step(GRACE_MS - 1)
     assert tally.unretrieved_count == 0
     assert flush(tally, tally.period, raises_all=True) is not None
-
-
-def test_end_flush_when_another_that_was_interrupted_ended_a_later_period_then_that_one_is_told() -> None:
-    """The first one's success forgot what the second had not told."""
-    tally = DeliveryTally()
-    kept = [fail(tally)]
-    telling = tally.end_flush(tally.period, raises_all=True)
-    kept.append(fail(tally))
-    tally.end_flush(tally.period, raises_all=True)  # interrupted: it does not tell
-    tally.on_told(telling)
-    failed = flush(tally, tally.period, raises_all=True)
-    assert failed is not None
-    assert failed.failed["rejected"] == len(kept) - 1
-    assert flush(tally, tally.period, raises_all=True) is None
 
 
 def test_end_flush_when_topics_are_more_than_have_a_row_then_it_counts_and_describes_all(
