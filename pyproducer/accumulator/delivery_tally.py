@@ -65,6 +65,10 @@ class Count(Protocol):
         """See DeliveryTally."""
 
 
+def _nobody(*_: object, **__: object) -> None:
+    """Nobody is told."""
+
+
 class Period(NamedTuple):
     """The failures since a flush() ended.
 
@@ -87,6 +91,7 @@ class DeliveryTally:
         locks: Makes its one lock.
         wake: Has the sender take a turn; called from finalizers, too.
         count: Told of each failure once: topic, error, how many records, and whether send() had taken them.
+        is_off: Whether nothing is counted: that of records which no producer took.
 
     Attributes:
         is_busy: Whether `step` has anything to do. Written here only.
@@ -95,9 +100,9 @@ class DeliveryTally:
     """
 
     def __init__(self, *, raises: bool = False, locks: Locks = SYSTEM_LOCKS,
-                 wake: Callable[[], object] = lambda: None,
-                 count: Count = lambda _topic, delivery_failed, _count, *, is_accepted: None) -> None:
+                 wake: Callable[[], object] = _nobody, count: Count = _nobody, is_off: bool = False) -> None:
         self.raises = raises
+        self._is_off = is_off
         self.is_busy: bool = False
         self.unretrieved_count: int = 0
         self.waiting: dict[object, Any] = {}
@@ -122,7 +127,7 @@ class DeliveryTally:
 
     def stored(self, outcome: Any, topic: str, count: int) -> None:
         """Count the records of a batch that are stored; again, with the same `outcome`, is no error."""
-        if outcome.is_counted:
+        if outcome.is_counted or self._is_off:
             return
         row = self._stored.get(topic)
         if row is None:
@@ -134,7 +139,7 @@ class DeliveryTally:
 
     def failed(self, failure: Failure, holder: object) -> None:
         """Take in a failure, whose futures hold `holder`; again is no error. Thread: any."""
-        if failure.is_in:
+        if failure.is_in or self._is_off:
             return
         self._inbox[failure] = None
         self.is_busy = True
@@ -145,7 +150,7 @@ class DeliveryTally:
 
     def watch(self, failure: Failure, holder: object) -> None:
         """Note when the futures of a failure go before somebody looked at them. Thread: any."""
-        if failure.unseen:
+        if failure.unseen and not self._is_off:
             failure.period = self._period.number
             self._open[failure] = weakref.ref(holder, partial(self._on_gone, failure))
 
@@ -347,20 +352,3 @@ class DeliveryTally:
             failure = future._result.failure
             if failure is not None:
                 self.look(failure, future._index)
-
-
-class NoTally(DeliveryTally):
-    """That of records which no producer took."""
-
-    def stored(self, outcome: Any, topic: str, count: int) -> None:
-        """Count nothing."""
-
-    def failed(self, failure: Failure, holder: object) -> None:
-        """Take in nothing."""
-
-    def watch(self, failure: Failure, holder: object) -> None:
-        """Watch nothing."""
-
-
-def _nobody() -> None:
-    """There is no sender any more."""

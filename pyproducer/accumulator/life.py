@@ -40,7 +40,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyproducer.accumulator.calls import Calls
-from pyproducer.accumulator.delivery_tally import DeliveryTally, NoTally
+from pyproducer.accumulator.delivery_tally import DeliveryTally
 from pyproducer.accumulator.loop_side import LoopSide
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.errors import (
@@ -353,5 +353,5 @@ def _nothing(_error: Any) -> None:
     """Tell nobody."""
 
 
-UNOWNED = Life("", SystemClock(), tally=NoTally())
+UNOWNED = Life("", SystemClock(), tally=DeliveryTally(is_off=True))
 """That of records which no producer took: they failed before."""

@@ -21,7 +21,6 @@ from pyproducer.accumulator.delivery_tally import (
     _MOST_GONE,
     GRACE_MS,
     DeliveryTally,
-    NoTally,
     Period,
 )
 from pyproducer.accumulator.failure import MOST_FIRST, Failure
@@ -198,8 +197,8 @@ def test_counts_when_a_finalizer_asks_at_any_line_then_each_record_counts_once(i
     raise AssertionError("the step did not come to its end")
 
 
-def test_no_tally_when_records_end_then_nothing_is_kept() -> None:
-    tally = NoTally()
+def test_tally_when_no_producer_took_the_records_then_nothing_is_kept() -> None:
+    tally = DeliveryTally(is_off=True)
     tally.stored(outcome(), "t", 1)
     _, holder = fail(tally)
     del holder
