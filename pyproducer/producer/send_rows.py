@@ -170,7 +170,7 @@ def row_callback(future: BatchFuture, row: int) -> OnCompletion:
     return acknowledged
 
 
-def _refuse(sender: RecordSender, future: BatchFuture, row: int, record: ProducerRecord, error: Exception) -> None:
+def _refuse(sender: RecordSender, future: BatchFuture, row: int, record: ProducerRecord, error: KafkaError) -> None:
     if sender.interceptors:
         sender.interceptors.on_send_error(_place(record), error, record.headers)
     future.on_refused((row,), error)

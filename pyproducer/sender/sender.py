@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from pyproducer.accumulator.batch_state import BatchState, move
 from pyproducer.accumulator.delivery_tally import DeliveryTally
-from pyproducer.accumulator.late_callbacks import LateCallbacks
 from pyproducer.accumulator.produce_result import own_copy
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
@@ -282,13 +281,13 @@ class Sender:
         """A node takes nothing now: until the next turn its batches wait for that."""
         self._held_up.append((self._registry.node(node_id), self._wire.client.held_up_by(node_id, now_ms), now_ms))
 
-    def _count_codec(self) -> int:
-        """Note how long what was drained took to be compressed; return it, in ms."""
     @property
     def _trouble(self) -> str:
         """Why the client's own requests fail, without which records may not go; "" where none does."""
         return "" if self._own_requests is None else self._own_requests.trouble
 
+    def _count_codec(self) -> int:
+        """Note how long what was drained took to be compressed; return it, in ms."""
         ledger, now_ms = self._registry.ledger, self._completion.clock.now_ms()
         began_ms, ledger.compresses_from_ms = ledger.compresses_from_ms, 0
         if now_ms > began_ms:
