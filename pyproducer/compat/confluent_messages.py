@@ -143,6 +143,11 @@ def refused(code: int, why: str, retriable: bool = False) -> KafkaException:
     return KafkaException(KafkaError(code, why, retriable=retriable))
 
 
+Fields = tuple["str | None", "int | None", "int | None", Any, Any, Any, "KafkaError | None", "tuple[int, int]",
+               "float | None"]
+"""Of a Message, in the order of its constructor."""
+
+
 class Message:
     """A record of which on_delivery is told; its headers are not, as there.
 
@@ -150,50 +155,49 @@ class Message:
     produce() was given another one, for no answer says which it is.
     """
 
-    __slots__ = ("_error", "_headers", "_key", "_latency", "_offset", "_partition", "_timestamp", "_topic", "_value")
+    __slots__ = ("_fields",)
 
     def __init__(self, topic: str | None = None, partition: int | None = None, offset: int | None = None,
                  key: Any = None, value: Any = None, headers: Any = None, error: KafkaError | None = None,
                  timestamp: tuple[int, int] = (TIMESTAMP_NOT_AVAILABLE, 0), latency: float | None = None) -> None:
-        self._topic, self._partition, self._offset = topic, partition, offset
-        self._key, self._value, self._headers = key, value, headers
-        self._error, self._timestamp, self._latency = error, timestamp, latency
+        # One field is set: of nine each would take as long, and there is a message for each record.
+        self._fields: Fields = (topic, partition, offset, key, value, headers, error, timestamp, latency)
 
     def topic(self) -> str | None:
         """Return the topic."""
-        return self._topic
+        return self._fields[0]
 
     def partition(self) -> int | None:
         """Return the partition; None where none was chosen."""
-        return self._partition
+        return self._fields[1]
 
     def offset(self) -> int | None:
         """Return the offset; None where the record failed, and with acks=0."""
-        return self._offset
+        return self._fields[2]
 
     def key(self) -> Any:
         """Return the key, bytes or None."""
-        return self._key
+        return self._fields[3]
 
     def value(self) -> Any:
         """Return the value, bytes or None."""
-        return self._value
+        return self._fields[4]
 
     def headers(self) -> Any:
         """Return what set_headers() was given."""
-        return self._headers
+        return self._fields[5]
 
     def error(self) -> KafkaError | None:
         """Return why the record failed, or None."""
-        return self._error
+        return self._fields[6]
 
     def timestamp(self) -> tuple[int, int]:
         """Return the kind of the timestamp, and epoch ms."""
-        return self._timestamp
+        return self._fields[7]
 
     def latency(self) -> float | None:
         """Return how long it took from produce() to the outcome, in seconds."""
-        return self._latency
+        return self._fields[8]
 
     def leader_epoch(self) -> int | None:
         """Return None: no answer to a producer says it."""
@@ -201,23 +205,28 @@ class Message:
 
     def set_topic(self, topic: str) -> None:
         """Replace the topic."""
-        self._topic = topic
+        self._set(0, topic)
 
     def set_key(self, key: Any) -> None:
         """Replace the key."""
-        self._key = key
+        self._set(3, key)
 
     def set_value(self, value: Any) -> None:
         """Replace the value."""
-        self._value = value
+        self._set(4, value)
 
     def set_headers(self, headers: Any) -> None:
         """Replace the headers."""
-        self._headers = headers
+        self._set(5, headers)
 
     def set_error(self, error: KafkaError | None) -> None:
         """Replace the error."""
-        self._error = error
+        self._set(6, error)
+
+    def _set(self, place: int, part: Any) -> None:
+        fields: list[Any] = list(self._fields)
+        fields[place] = part
+        self._fields = tuple(fields)
 
     def __len__(self) -> int:
-        return 0 if self._value is None else len(self._value)
+        return 0 if self._fields[4] is None else len(self._fields[4])

@@ -140,8 +140,8 @@ def test_key_when_sent_by_theirs_and_by_ours_then_it_is_in_the_same_partition(br
     if partitioner is None or "random" in partitioner:
         assert found[None] == expected[None] == set(range(PARTITIONS))
     if partitioner == "random":
-        for places in (found, expected):
-            assert {len(places[b"%d" % number]) for number in range(150)} == {1, 2}
+        for places in (found, expected):  # all records of a key are few, and ours go by turns
+            assert set().union(*(places[b"%d" % number] for number in range(150))) == set(range(PARTITIONS))
     else:
         assert {**found, None: set()} == {**expected, None: set()}
 
