@@ -41,9 +41,9 @@ from pyproducer.compat.confluent_messages import (
 from pyproducer.compat.librdkafka_settings import MOST, number_of, translate
 
 __all__ = ["TIMESTAMP_CREATE_TIME", "TIMESTAMP_LOG_APPEND_TIME", "TIMESTAMP_NOT_AVAILABLE", "KafkaError",
-           "KafkaException", "Message", "Producer"]
+           "KafkaException", "Message", "OnDelivery", "Producer"]
 
-log: logging.Logger = logging.getLogger(__name__)
+_log: logging.Logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _SLICE_S = 0.1  # flush() calls on_delivery so often while it waits
@@ -52,6 +52,7 @@ _CLOSED = ("Producer has been closed, or was never made, where a subclass does n
            "Nothing was done")
 
 OnDelivery = Callable[["KafkaError | None", Message], object]
+"""What may be given as on_delivery."""
 
 
 class _Told:
@@ -370,8 +371,8 @@ class Producer:
             return
         self._said_at[code] = now
         if not is_told:
-            log.warning("A record failed that has no on_delivery, and so may others in the next %d s: %s",
-                        _SAID_AGAIN_S, error)
+            _log.warning("A record failed that has no on_delivery, and so may others in the next %d s: %s",
+                         _SAID_AGAIN_S, error)
         if self._error_cb is not None:
             if code == KafkaError._MSG_TIMED_OUT:
                 self._error_cb(KafkaError(KafkaError._TRANSPORT, error.str()))
