@@ -69,7 +69,8 @@ class Package:
                     self.required.setdefault(node.name, set()).update(_required(node.args))
 
     def _add_class(self, node: ast.ClassDef) -> None:
-        self.bases[node.name] = tuple(ast.unparse(base) for base in node.bases)
+        # Of two classes of one name those of both: in compat/ another client's KafkaError is no exception.
+        self.bases[node.name] = (*self.bases.get(node.name, ()), *(ast.unparse(base) for base in node.bases))
         if any(base.endswith(("Enum", "Flag")) for base in self.bases[node.name]):
             self.members[node.name] = [target.id for statement in node.body if isinstance(statement, ast.Assign)
                                        for target in statement.targets if isinstance(target, ast.Name)]
