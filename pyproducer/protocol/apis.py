@@ -1,8 +1,8 @@
 """THE TABLE: each API that we speak, its versions, its messages.
 
-A version number of an API stands here or beside a field in messages/*.py, and nowhere else.
+A version number of an API stands here or beside a field in protocol/messages/ or broker/messages/, and nowhere else.
 
-Road:    messages/*.py -> [ApiKeys] -> headers, requests, client, broker
+Road:    messages -> [ApiKeys] -> headers, requests, client, broker
 Thread:  constants; schemas are built on first use and cached. What a producer speaks is loaded with the table, the rest
          when it is looked at; a broker does that before it has threads.
 Source:  Java ApiKeys (4.3); client maxima as in Kafka 4.1's clients, advertised ranges as Kafka 4.1's broker.
@@ -37,7 +37,9 @@ class ApiRow:
     Attributes:
         api_id: The number on the wire.
         title: Kafka's name, as in its documentation and logs.
-        messages: The file that defines request and response; its name where a producer has no use for it.
+        messages: The file that defines request and response. Where a producer has no use for it, its name below
+            protocol/messages/ or broker/messages/. lint-imports sees no import in a text, so unit/protocol/test_apis.py
+            loads every row.
         valid: The versions that have a definition.
         client: The versions that our client may send.
         broker: The versions that our broker answers.
@@ -72,7 +74,8 @@ class ApiRow:
     def load(self) -> ModuleType:
         """Return the file that defines request and response."""
         if isinstance(self.messages, str):
-            return import_module(f"pyproducer.protocol.messages.{self.messages}")
+            folder, _, name = self.messages.partition(".")
+            return import_module(f"pyproducer.{folder}.messages.{name}")
         return self.messages
 
 
@@ -152,55 +155,56 @@ class ApiKeys(IntEnum):
     # when the minimum is 3. JoinGroup from 0: KAFKA-19444, older librdkafka take it as the sign of SASL.
     # Not advertised: telemetry (clients would start to push), versions that were unstable in Kafka 4.1.
     PRODUCE = _api(0, "Produce", produce, "3-13", advertised="0-13", flexible=9)
-    FETCH = _api(1, "Fetch", "fetch", "4-18", flexible=12)
-    LIST_OFFSETS = _api(2, "ListOffsets", "log_offsets", "1-11", client="1-10", broker="1-10", flexible=6)
+    FETCH = _api(1, "Fetch", "protocol.fetch", "4-18", flexible=12)
+    LIST_OFFSETS = _api(2, "ListOffsets", "protocol.log_offsets", "1-11", client="1-10", broker="1-10", flexible=6)
     METADATA = _api(3, "Metadata", metadata, "0-13", flexible=9)
-    OFFSET_COMMIT = _api(8, "OffsetCommit", "group_offsets", "2-10", client="2-9", broker="2-9", flexible=8)
-    OFFSET_FETCH = _api(9, "OffsetFetch", "group_offsets", "1-10", client="1-9", broker="1-9", flexible=6)
-    FIND_COORDINATOR = _api(10, "FindCoordinator", "coordinator", "0-6", client="1-6", flexible=3)
-    JOIN_GROUP = _api(11, "JoinGroup", "groups", "0-9", flexible=6)
-    HEARTBEAT = _api(12, "Heartbeat", "groups", "0-4", flexible=4)
-    LEAVE_GROUP = _api(13, "LeaveGroup", "groups", "0-5", flexible=4)
-    SYNC_GROUP = _api(14, "SyncGroup", "groups", "0-5", flexible=4)
-    DESCRIBE_GROUPS = _api(15, "DescribeGroups", "group_admin", "0-6", flexible=5)
-    LIST_GROUPS = _api(16, "ListGroups", "group_admin", "0-5", flexible=3)
+    OFFSET_COMMIT = _api(8, "OffsetCommit", "broker.groups", "2-10", client="2-9", broker="2-9", flexible=8)
+    OFFSET_FETCH = _api(9, "OffsetFetch", "protocol.group_offsets", "1-10", client="1-9", broker="1-9", flexible=6)
+    FIND_COORDINATOR = _api(10, "FindCoordinator", "protocol.coordinator", "0-6", client="1-6", flexible=3)
+    JOIN_GROUP = _api(11, "JoinGroup", "broker.groups", "0-9", flexible=6)
+    HEARTBEAT = _api(12, "Heartbeat", "broker.groups", "0-4", flexible=4)
+    LEAVE_GROUP = _api(13, "LeaveGroup", "broker.groups", "0-5", flexible=4)
+    SYNC_GROUP = _api(14, "SyncGroup", "broker.groups", "0-5", flexible=4)
+    DESCRIBE_GROUPS = _api(15, "DescribeGroups", "broker.group_admin", "0-6", flexible=5)
+    LIST_GROUPS = _api(16, "ListGroups", "broker.group_admin", "0-5", flexible=3)
     SASL_HANDSHAKE = _api(17, "SaslHandshake", sasl, "0-1", client="1", flexible=None)
     API_VERSIONS = _api(18, "ApiVersions", api_versions, "0-4", flexible=3)
-    CREATE_TOPICS = _api(19, "CreateTopics", "topics", "2-7", flexible=5)
-    DELETE_TOPICS = _api(20, "DeleteTopics", "topics", "1-6", flexible=4)
-    DELETE_RECORDS = _api(21, "DeleteRecords", "topics", "0-2", flexible=2)
+    CREATE_TOPICS = _api(19, "CreateTopics", "broker.topics", "2-7", flexible=5)
+    DELETE_TOPICS = _api(20, "DeleteTopics", "broker.topics", "1-6", flexible=4)
+    DELETE_RECORDS = _api(21, "DeleteRecords", "broker.topics", "0-2", flexible=2)
     INIT_PRODUCER_ID = _api(22, "InitProducerId", transactions, "0-6", client="0-5", broker="0-5", flexible=2)
-    OFFSET_FOR_LEADER_EPOCH = _api(23, "OffsetForLeaderEpoch", "log_offsets", "2-4", flexible=4)
+    OFFSET_FOR_LEADER_EPOCH = _api(23, "OffsetForLeaderEpoch", "broker.logs", "2-4", flexible=4)
     ADD_PARTITIONS_TO_TXN = _api(24, "AddPartitionsToTxn", transactions, "0-5", client="0-3", flexible=3)
     ADD_OFFSETS_TO_TXN = _api(25, "AddOffsetsToTxn", transactions, "0-4", flexible=3)
     END_TXN = _api(26, "EndTxn", transactions, "0-5", flexible=3)
     TXN_OFFSET_COMMIT = _api(28, "TxnOffsetCommit", transactions, "0-5", flexible=3)
-    DESCRIBE_ACLS = _api(29, "DescribeAcls", "acls", "1-3", flexible=2)
-    CREATE_ACLS = _api(30, "CreateAcls", "acls", "1-3", flexible=2)
-    DELETE_ACLS = _api(31, "DeleteAcls", "acls", "1-3", flexible=2)
-    DESCRIBE_CONFIGS = _api(32, "DescribeConfigs", "configs", "1-4", flexible=4)
-    ALTER_CONFIGS = _api(33, "AlterConfigs", "configs", "0-2", flexible=2)
-    ALTER_REPLICA_LOG_DIRS = _api(34, "AlterReplicaLogDirs", "placement", "1-2", flexible=2)
-    DESCRIBE_LOG_DIRS = _api(35, "DescribeLogDirs", "placement", "1-5", client="1-4", broker="1-4", flexible=2)
+    DESCRIBE_ACLS = _api(29, "DescribeAcls", "broker.acls", "1-3", flexible=2)
+    CREATE_ACLS = _api(30, "CreateAcls", "broker.acls", "1-3", flexible=2)
+    DELETE_ACLS = _api(31, "DeleteAcls", "broker.acls", "1-3", flexible=2)
+    DESCRIBE_CONFIGS = _api(32, "DescribeConfigs", "protocol.configs", "1-4", flexible=4)
+    ALTER_CONFIGS = _api(33, "AlterConfigs", "broker.configs", "0-2", flexible=2)
+    ALTER_REPLICA_LOG_DIRS = _api(34, "AlterReplicaLogDirs", "broker.placement", "1-2", flexible=2)
+    DESCRIBE_LOG_DIRS = _api(35, "DescribeLogDirs", "broker.placement", "1-5", client="1-4", broker="1-4", flexible=2)
     SASL_AUTHENTICATE = _api(36, "SaslAuthenticate", sasl, "0-2", flexible=2)
-    CREATE_PARTITIONS = _api(37, "CreatePartitions", "topics", "0-3", flexible=2)
-    DELETE_GROUPS = _api(42, "DeleteGroups", "group_admin", "0-2", flexible=2)
-    ELECT_LEADERS = _api(43, "ElectLeaders", "placement", "0-2", flexible=2)
-    INCREMENTAL_ALTER_CONFIGS = _api(44, "IncrementalAlterConfigs", "configs", "0-1", flexible=1)
-    ALTER_PARTITION_REASSIGNMENTS = _api(45, "AlterPartitionReassignments", "placement", "0-1", flexible=0)
-    LIST_PARTITION_REASSIGNMENTS = _api(46, "ListPartitionReassignments", "topics", "0", flexible=0)
-    DESCRIBE_CLIENT_QUOTAS = _api(48, "DescribeClientQuotas", "users", "0-1", flexible=1)
-    DESCRIBE_USER_SCRAM_CREDENTIALS = _api(50, "DescribeUserScramCredentials", "users", "0", flexible=0)
-    ALTER_USER_SCRAM_CREDENTIALS = _api(51, "AlterUserScramCredentials", "users", "0", flexible=0)
-    DESCRIBE_QUORUM = _api(55, "DescribeQuorum", "placement", "0-2", flexible=0)
-    DESCRIBE_CLUSTER = _api(60, "DescribeCluster", metadata, "0-2", flexible=0)
-    DESCRIBE_PRODUCERS = _api(61, "DescribeProducers", "transaction_admin", "0", flexible=0)
-    DESCRIBE_TRANSACTIONS = _api(65, "DescribeTransactions", "transaction_admin", "0", flexible=0)
-    LIST_TRANSACTIONS = _api(66, "ListTransactions", "transaction_admin", "0-2", flexible=0)
-    GET_TELEMETRY_SUBSCRIPTIONS = _api(71, "GetTelemetrySubscriptions", "telemetry", "0", advertised=None, flexible=0)
-    PUSH_TELEMETRY = _api(72, "PushTelemetry", "telemetry", "0", advertised=None, flexible=0)
-    LIST_CONFIG_RESOURCES = _api(74, "ListConfigResources", "configs", "0-1", flexible=0)
-    DESCRIBE_TOPIC_PARTITIONS = _api(75, "DescribeTopicPartitions", metadata, "0", flexible=0)
+    CREATE_PARTITIONS = _api(37, "CreatePartitions", "broker.topics", "0-3", flexible=2)
+    DELETE_GROUPS = _api(42, "DeleteGroups", "broker.group_admin", "0-2", flexible=2)
+    ELECT_LEADERS = _api(43, "ElectLeaders", "broker.placement", "0-2", flexible=2)
+    INCREMENTAL_ALTER_CONFIGS = _api(44, "IncrementalAlterConfigs", "broker.configs", "0-1", flexible=1)
+    ALTER_PARTITION_REASSIGNMENTS = _api(45, "AlterPartitionReassignments", "broker.placement", "0-1", flexible=0)
+    LIST_PARTITION_REASSIGNMENTS = _api(46, "ListPartitionReassignments", "broker.topics", "0", flexible=0)
+    DESCRIBE_CLIENT_QUOTAS = _api(48, "DescribeClientQuotas", "broker.users", "0-1", flexible=1)
+    DESCRIBE_USER_SCRAM_CREDENTIALS = _api(50, "DescribeUserScramCredentials", "broker.users", "0", flexible=0)
+    ALTER_USER_SCRAM_CREDENTIALS = _api(51, "AlterUserScramCredentials", "broker.users", "0", flexible=0)
+    DESCRIBE_QUORUM = _api(55, "DescribeQuorum", "protocol.quorum", "0-2", flexible=0)
+    DESCRIBE_CLUSTER = _api(60, "DescribeCluster", "broker.cluster", "0-2", flexible=0)
+    DESCRIBE_PRODUCERS = _api(61, "DescribeProducers", "broker.logs", "0", flexible=0)
+    DESCRIBE_TRANSACTIONS = _api(65, "DescribeTransactions", "protocol.transaction_admin", "0", flexible=0)
+    LIST_TRANSACTIONS = _api(66, "ListTransactions", "protocol.transaction_admin", "0-2", flexible=0)
+    GET_TELEMETRY_SUBSCRIPTIONS = _api(71, "GetTelemetrySubscriptions", "protocol.telemetry", "0", advertised=None,
+                                       flexible=0)
+    PUSH_TELEMETRY = _api(72, "PushTelemetry", "protocol.telemetry", "0", advertised=None, flexible=0)
+    LIST_CONFIG_RESOURCES = _api(74, "ListConfigResources", "broker.configs", "0-1", flexible=0)
+    DESCRIBE_TOPIC_PARTITIONS = _api(75, "DescribeTopicPartitions", "broker.cluster", "0", flexible=0)
 
     @classmethod
     def has_id(cls, api_id: int) -> bool:

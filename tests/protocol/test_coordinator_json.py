@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from pyproducer.broker.messages import group_records
 from pyproducer.protocol.message import Message
-from pyproducer.protocol.messages import group_records
 from tests.protocol.kafka_json import KafkaMessage, load
 from tests.protocol.test_kafka_json import compare_fields, flatten
 from tests.support.kafka_jars import CACHE, KAFKA_VERSION, kafka_classpath

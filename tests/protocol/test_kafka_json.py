@@ -12,21 +12,15 @@ from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader, ByteWriter
 from pyproducer.protocol.header import REQUEST_HEADER
 from pyproducer.protocol.message import FieldDefinition, Message
-from pyproducer.protocol.messages import consumer_protocol
 from pyproducer.protocol.schema import NO_DEFAULT, NullableStruct, Schema
 from pyproducer.protocol.types import ArrayOf, Type
 from tests.protocol.kafka_json import KafkaMessage, Leaf, load, snake_case, versions, within
 from tests.support.kafka_jars import kafka_clients_jar
 
-EMBEDDED = (
-    (consumer_protocol.CONSUMER_PROTOCOL_SUBSCRIPTION, (0, 3)),
-    (consumer_protocol.CONSUMER_PROTOCOL_ASSIGNMENT, (0, 3)),
-)
 # (message, its versions, the first flexible one)
 OURS: list[tuple[Message, tuple[int, int], int | None]] = [
     *((api.row.request, api.row.valid, api.row.flexible_from) for api in ApiKeys),
     *((api.row.response, api.row.valid, api.row.flexible_from) for api in ApiKeys),
-    *((embedded, valid, None) for embedded, valid in EMBEDDED),
     (REQUEST_HEADER, (1, 2), 2),
 ]
 BY_MESSAGE = pytest.mark.parametrize(("message", "valid", "flexible_from"), OURS, ids=[str(row[0]) for row in OURS])

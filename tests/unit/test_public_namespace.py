@@ -82,7 +82,7 @@ def test_import_when_nothing_is_used_yet_then_costly_modules_are_not_loaded():
     rare = ["javaproperties", "http.client", "asyncio", "importlib.metadata", "json", "mmh3", "lz4", "zstandard",
             "cramjam", "crc32c", "isal", "pyarrow", "pandas", "ssl", "hashlib", "hmac", "difflib",
             "pyproducer.network.ssl_context", "pyproducer.network.sasl.scram",
-            "pyproducer.protocol.straight_line", "pyproducer.protocol.messages.groups",
+            "pyproducer.protocol.straight_line", "pyproducer.protocol.messages.fetch",
             "pyproducer.broker", "pyproducer.spark"]
     # What the interpreter loaded by itself, for an installation in place, is not ours.
     code = (f"import sys; before = set(sys.modules); import pyproducer; "

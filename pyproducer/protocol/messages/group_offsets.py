@@ -1,6 +1,6 @@
-"""OffsetCommit (key 8), OffsetFetch (9): how far a consumer group has read.
+"""OffsetFetch (key 9): how far consumer groups have read.
 
-OffsetFetch 8 asks for several groups (KIP-709); version 10 of both names topics by id (KIP-848).
+Version 8 asks for several groups (KIP-709); version 10 names topics by id (KIP-848).
 
 Road:    protocol/apis.py -> [messages] -> Schema
 Thread:  constants.
@@ -11,42 +11,6 @@ from __future__ import annotations
 
 from pyproducer.protocol.message import array, f, message
 from pyproducer.protocol.types import BOOLEAN, INT16, INT32, INT64, STRING, UUID
-
-OFFSET_COMMIT_REQUEST = message(
-    "OffsetCommitRequest",
-    f("group_id", STRING),
-    f("generation_id_or_member_epoch", INT32, default=-1, ignorable=True),
-    f("member_id", STRING, ignorable=True),
-    f("group_instance_id", STRING, "7+", nullable="7+", default=None),
-    f("retention_time_ms", INT64, "2-4", default=-1, ignorable=True),
-    array(
-        "topics",
-        f("name", STRING, "0-9", ignorable=True),
-        f("topic_id", UUID, "10+", ignorable=True),
-        array(
-            "partitions",
-            f("partition_index", INT32),
-            f("committed_offset", INT64),
-            f("committed_leader_epoch", INT32, "6+", default=-1, ignorable=True),
-            f("committed_metadata", STRING, nullable="0+"),
-        ),
-    ),
-)
-
-OFFSET_COMMIT_RESPONSE = message(
-    "OffsetCommitResponse",
-    f("throttle_time_ms", INT32, "3+", default=0, ignorable=True),
-    array(
-        "topics",
-        f("name", STRING, "0-9", ignorable=True),
-        f("topic_id", UUID, "10+", ignorable=True),
-        array(
-            "partitions",
-            f("partition_index", INT32),
-            f("error_code", INT16),
-        ),
-    ),
-)
 
 OFFSET_FETCH_REQUEST = message(
     "OffsetFetchRequest",

@@ -1,4 +1,4 @@
-"""ListOffsets (key 2), OffsetForLeaderEpoch (23): positions in a log.
+"""ListOffsets (key 2): positions in a log.
 
 Timestamps below zero have meanings: -1 latest, -2 earliest, -3 of the largest timestamp (7+), -4 earliest local (8+),
 -5 latest tiered (9+).
@@ -43,37 +43,6 @@ LIST_OFFSETS_RESPONSE = message(
             f("timestamp", INT64, default=-1),
             f("offset", INT64, default=-1),
             f("leader_epoch", INT32, "4+", default=-1),
-        ),
-    ),
-)
-
-OFFSET_FOR_LEADER_EPOCH_REQUEST = message(
-    "OffsetForLeaderEpochRequest",
-    f("replica_id", INT32, "3+", default=-2, ignorable=True),
-    array(
-        "topics",
-        f("topic", STRING),
-        array(
-            "partitions",
-            f("partition", INT32),
-            f("current_leader_epoch", INT32, default=-1, ignorable=True),
-            f("leader_epoch", INT32),
-        ),
-    ),
-)
-
-OFFSET_FOR_LEADER_EPOCH_RESPONSE = message(
-    "OffsetForLeaderEpochResponse",
-    f("throttle_time_ms", INT32, default=0, ignorable=True),
-    array(
-        "topics",
-        f("topic", STRING),
-        array(
-            "partitions",
-            f("error_code", INT16),
-            f("partition", INT32),
-            f("leader_epoch", INT32, default=-1, ignorable=True),
-            f("end_offset", INT64, default=-1),
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""DescribeProducers (61), DescribeTransactions (65), ListTransactions (66): looking at transactions from outside.
+"""DescribeTransactions (key 65), ListTransactions (66): looking at transactions from outside.
 
 Road:    protocol/apis.py -> [messages] -> Schema
 Thread:  constants.
@@ -9,39 +9,6 @@ from __future__ import annotations
 
 from pyproducer.protocol.message import array, f, message
 from pyproducer.protocol.types import INT16, INT32, INT64, STRING
-
-DESCRIBE_PRODUCERS_REQUEST = message(
-    "DescribeProducersRequest",
-    array(
-        "topics",
-        f("name", STRING),
-        array("partition_indexes", INT32),
-    ),
-)
-
-DESCRIBE_PRODUCERS_RESPONSE = message(
-    "DescribeProducersResponse",
-    f("throttle_time_ms", INT32, default=0),
-    array(
-        "topics",
-        f("name", STRING),
-        array(
-            "partitions",
-            f("partition_index", INT32),
-            f("error_code", INT16),
-            f("error_message", STRING, nullable="0+", default=None),
-            array(
-                "active_producers",
-                f("producer_id", INT64),
-                f("producer_epoch", INT32),
-                f("last_sequence", INT32, default=-1),
-                f("last_timestamp", INT64, default=-1),
-                f("coordinator_epoch", INT32),
-                f("current_txn_start_offset", INT64, default=-1),
-            ),
-        ),
-    ),
-)
 
 DESCRIBE_TRANSACTIONS_REQUEST = message(
     "DescribeTransactionsRequest",

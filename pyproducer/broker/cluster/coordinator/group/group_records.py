@@ -17,15 +17,15 @@ from pyproducer.broker.cluster.coordinator.group.classic_group import ClassicGro
 from pyproducer.broker.cluster.coordinator.group.member import Member
 from pyproducer.broker.cluster.coordinator.group.offsets import CommittedOffset
 from pyproducer.broker.cluster.coordinator.group.state import GroupState
-from pyproducer.common.cluster import TopicPartition
-from pyproducer.protocol.buffer import Buffer, ByteReader, ByteWriter
-from pyproducer.protocol.message import Message
-from pyproducer.protocol.messages.group_records import (
+from pyproducer.broker.messages.group_records import (
     GROUP_METADATA_KEY,
     GROUP_METADATA_VALUE,
     OFFSET_COMMIT_KEY,
     OFFSET_COMMIT_VALUE,
 )
+from pyproducer.common.cluster import TopicPartition
+from pyproducer.protocol.buffer import Buffer, ByteReader, ByteWriter
+from pyproducer.protocol.message import Message
 from pyproducer.protocol.schema import Struct
 from pyproducer.protocol.types import INT16
 

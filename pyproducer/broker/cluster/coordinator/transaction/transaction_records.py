@@ -15,10 +15,10 @@ from typing import Any
 from pyproducer.broker.cluster.coordinator.coordinator_log import KeyValue
 from pyproducer.broker.cluster.coordinator.transaction.metadata import TransactionMetadata
 from pyproducer.broker.cluster.coordinator.transaction.state import STATES_BY_ID, TransactionState
+from pyproducer.broker.messages.transaction_records import TRANSACTION_LOG_KEY, TRANSACTION_LOG_VALUE
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.protocol.buffer import Buffer, ByteReader, ByteWriter
 from pyproducer.protocol.message import Message
-from pyproducer.protocol.messages.transaction_records import TRANSACTION_LOG_KEY, TRANSACTION_LOG_VALUE
 from pyproducer.protocol.types import INT16
 
 _KIND = 0

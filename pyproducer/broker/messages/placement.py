@@ -1,17 +1,16 @@
-"""Where partitions lie and who leads them.
+"""AlterReplicaLogDirs (34), DescribeLogDirs (35), ElectLeaders (43), AlterPartitionReassignments (45).
 
-AlterReplicaLogDirs (key 34), DescribeLogDirs (35), ElectLeaders (43), AlterPartitionReassignments (45), DescribeQuorum
-(55).
+Where partitions lie and who leads them.
 
 Road:    protocol/apis.py -> [messages] -> Schema
 Thread:  constants.
-Source:  Apache Kafka common/message/*.json (4.3); KIP-113, KIP-183, KIP-455, KIP-460, KIP-595, KIP-827.
+Source:  Apache Kafka common/message/*.json (4.3); KIP-113, KIP-183, KIP-455, KIP-460, KIP-827.
 """
 
 from __future__ import annotations
 
 from pyproducer.protocol.message import array, f, message
-from pyproducer.protocol.types import BOOLEAN, INT8, INT16, INT32, INT64, STRING, UINT16, UUID
+from pyproducer.protocol.types import BOOLEAN, INT8, INT16, INT32, INT64, STRING
 
 ALTER_REPLICA_LOG_DIRS_REQUEST = message(
     "AlterReplicaLogDirsRequest",
@@ -133,54 +132,5 @@ ALTER_PARTITION_REASSIGNMENTS_RESPONSE = message(
             f("error_code", INT16),
             f("error_message", STRING, nullable="0+"),
         ),
-    ),
-)
-
-DESCRIBE_QUORUM_REQUEST = message(
-    "DescribeQuorumRequest",
-    array(
-        "topics",
-        f("topic_name", STRING),
-        array("partitions", f("partition_index", INT32)),
-    ),
-)
-
-_REPLICA_STATE = (
-    f("replica_id", INT32),
-    f("replica_directory_id", UUID, "2+"),
-    f("log_end_offset", INT64),
-    f("last_fetch_timestamp", INT64, "1+", default=-1, ignorable=True),
-    f("last_caught_up_timestamp", INT64, "1+", default=-1, ignorable=True),
-)
-
-DESCRIBE_QUORUM_RESPONSE = message(
-    "DescribeQuorumResponse",
-    f("error_code", INT16),
-    f("error_message", STRING, "2+", nullable="2+", ignorable=True),
-    array(
-        "topics",
-        f("topic_name", STRING),
-        array(
-            "partitions",
-            f("partition_index", INT32),
-            f("error_code", INT16),
-            f("error_message", STRING, "2+", nullable="2+", ignorable=True),
-            f("leader_id", INT32),
-            f("leader_epoch", INT32),
-            f("high_watermark", INT64),
-            array("current_voters", *_REPLICA_STATE),
-            array("observers", *_REPLICA_STATE),
-        ),
-    ),
-    array(
-        "nodes",
-        f("node_id", INT32),
-        array(
-            "listeners",
-            f("name", STRING),
-            f("host", STRING),
-            f("port", UINT16),
-        ),
-        versions="2+",
     ),
 )

@@ -1,6 +1,7 @@
-"""JoinGroup (11), Heartbeat (12), LeaveGroup (13), SyncGroup (14): membership of classic consumer groups.
+"""JoinGroup (11), Heartbeat (12), LeaveGroup (13), SyncGroup (14), OffsetCommit (8): members of classic groups.
 
-Static members have a group_instance_id (KIP-345); LeaveGroup 3 removes several members at once.
+Static members have a group_instance_id (KIP-345); LeaveGroup 3 removes several members at once; OffsetCommit 10 names
+topics by id (KIP-848).
 
 Road:    protocol/apis.py -> [messages] -> Schema
 Thread:  constants.
@@ -10,7 +11,7 @@ Source:  Apache Kafka common/message/*.json (4.3).
 from __future__ import annotations
 
 from pyproducer.protocol.message import array, f, message
-from pyproducer.protocol.types import BOOLEAN, BYTES, INT16, INT32, STRING
+from pyproducer.protocol.types import BOOLEAN, BYTES, INT16, INT32, INT64, STRING, UUID
 
 JOIN_GROUP_REQUEST = message(
     "JoinGroupRequest",
@@ -108,4 +109,40 @@ SYNC_GROUP_RESPONSE = message(
     f("protocol_type", STRING, "5+", nullable="5+", default=None, ignorable=True),
     f("protocol_name", STRING, "5+", nullable="5+", default=None, ignorable=True),
     f("assignment", BYTES),
+)
+
+OFFSET_COMMIT_REQUEST = message(
+    "OffsetCommitRequest",
+    f("group_id", STRING),
+    f("generation_id_or_member_epoch", INT32, default=-1, ignorable=True),
+    f("member_id", STRING, ignorable=True),
+    f("group_instance_id", STRING, "7+", nullable="7+", default=None),
+    f("retention_time_ms", INT64, "2-4", default=-1, ignorable=True),
+    array(
+        "topics",
+        f("name", STRING, "0-9", ignorable=True),
+        f("topic_id", UUID, "10+", ignorable=True),
+        array(
+            "partitions",
+            f("partition_index", INT32),
+            f("committed_offset", INT64),
+            f("committed_leader_epoch", INT32, "6+", default=-1, ignorable=True),
+            f("committed_metadata", STRING, nullable="0+"),
+        ),
+    ),
+)
+
+OFFSET_COMMIT_RESPONSE = message(
+    "OffsetCommitResponse",
+    f("throttle_time_ms", INT32, "3+", default=0, ignorable=True),
+    array(
+        "topics",
+        f("name", STRING, "0-9", ignorable=True),
+        f("topic_id", UUID, "10+", ignorable=True),
+        array(
+            "partitions",
+            f("partition_index", INT32),
+            f("error_code", INT16),
+        ),
+    ),
 )
