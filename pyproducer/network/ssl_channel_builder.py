@@ -28,15 +28,18 @@ class SslChannelBuilder:
         ssl_context: From build_client_ssl_context or build_server_ssl_context, or the user's own; or what gives the
             one for a new connection, as ContextFromFiles does.
         make_authenticator: For SASL.
+        subject_of: For a broker: names the subject of a client's certificate.
 
     Attributes:
         identity_ends_at_s: Tells when our certificate ends, see ContextFromFiles; None of other contexts.
     """
 
     def __init__(self, ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext],
-                 make_authenticator: MakeAuthenticator = no_authentication) -> None:
+                 make_authenticator: MakeAuthenticator = no_authentication,
+                 subject_of: Callable[[bytes], str] | None = None) -> None:
         self._context_of_now = ssl_context if callable(ssl_context) else lambda: ssl_context
         self._make_authenticator = make_authenticator
+        self._subject_of = subject_of
         self._has_identity: bool | None = getattr(ssl_context, "has_identity", None)
         self.identity_ends_at_s: Callable[[], int | None] | None = getattr(ssl_context, "identity_ends_at_s", None)
         self._suspicion = Suspicion()
@@ -56,7 +59,7 @@ class SslChannelBuilder:
                 plaintext, server_hostname=name, on_asked=partial(self._suspicion.on_asked, connection_id)))
         transport = SslTransportLayer(
             sock, ssl_context, server_side=server_side, server_hostname=name,
-            has_identity=self._has_identity,
+            has_identity=self._has_identity, subject_of=self._subject_of,
             on_first_bytes=None if server_side else partial(self._suspicion.on_first_bytes, connection_id))
         return KafkaChannel(connection_id, transport, self._make_authenticator(transport, server_hostname or ""))
 

@@ -24,7 +24,6 @@ from pyproducer.network.certificates import CertificateFacts, certificate_facts,
 from pyproducer.network.receive import speaks_tls
 from pyproducer.network.tls_failures import hung_up, not_tls, tls_failure
 from pyproducer.network.transport import END_OF_STREAM, Buffer, hang_up, socket_address_text
-from pyproducer.network.x500_name import subject_name
 
 RECORD_BYTES = 16 * 1024
 
@@ -95,15 +94,17 @@ class SslTransportLayer:
         server_hostname: The name that the peer's certificate must show, when the context checks that.
         has_identity: Whether the context has a certificate of ours; None when that is not known.
         on_first_bytes: Told once whether the peer has said anything at all, when it first speaks or hangs up.
+        subject_of: Names the subject of the peer's certificate, which comes in DER; None for a peer who needs no name.
     """
 
     __slots__ = ("_context", "_has_identity", "_has_principal", "_has_read", "_has_received", "_incoming", "_object",
                  "_on_first_bytes", "_outgoing", "_peer", "_pending", "_principal_name", "_server_hostname",
-                 "_server_side", "has_pending_reads", "ready", "sock")
+                 "_server_side", "_subject_of", "has_pending_reads", "ready", "sock")
 
     def __init__(self, sock: socket.socket, ssl_context: ssl.SSLContext, *, server_side: bool,
                  server_hostname: str | None, has_identity: bool | None,
-                 on_first_bytes: Callable[[bool], None] | None) -> None:
+                 on_first_bytes: Callable[[bool], None] | None,
+                 subject_of: Callable[[bytes], str] | None = None) -> None:
         self.sock: socket.socket = sock
         self.ready: bool = False
         self.has_pending_reads: bool = False
@@ -118,6 +119,7 @@ class SslTransportLayer:
         self._context = ssl_context
         self._has_identity = has_identity
         self._on_first_bytes = on_first_bytes
+        self._subject_of = subject_of
         self._has_received = False  # anything at all
         self._has_read = False  # any plaintext
         self._principal_name: str | None = None
@@ -141,14 +143,15 @@ class SslTransportLayer:
 
     @property
     def principal_name(self) -> str | None:
-        """Return the subject of a client's certificate, as Java writes it, or None.
+        """Return the subject of the peer's certificate, as `subject_of` writes it, or None.
 
         Raises:
             ValueError: Its certificate makes no sense.
         """
         if not self._has_principal and self.ready:
-            certificate = self._object.getpeercert(True) if self._server_side else None
-            self._principal_name = None if certificate is None else subject_name(certificate)
+            certificate = self._object.getpeercert(True)
+            if certificate is not None and self._subject_of is not None:
+                self._principal_name = self._subject_of(certificate)
             self._has_principal = True
         return self._principal_name
 

@@ -17,12 +17,12 @@ from pyproducer.broker.cluster.cluster_store import ClusterStore
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.standard_authorizer import StandardAuthorizer
 from pyproducer.broker.network.ssl_principal_mapper import SslPrincipalMapper
+from pyproducer.broker.network.x500_name import subject_name
 from pyproducer.broker.request.peer_address import address_text
 from pyproducer.broker.request.request_context import KafkaPrincipal, RequestContext
-from pyproducer.network.x500_name import subject_name
 from pyproducer.protocol.header import RequestHeader
 from tests.support.kafka_jars import ask_java
-from tests.unit.network.test_x500_name import (
+from tests.unit.broker.network.test_x500_name import (
     BMP,
     CN,
     DC,

@@ -28,6 +28,7 @@ from pyproducer.broker.network.ssl_principal_mapper import (
     MappedPrincipalChannelBuilder,
     SslPrincipalMapper,
 )
+from pyproducer.broker.network.x500_name import subject_name
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ConfigError
 from pyproducer.network.channel_builder import ChannelBuilder, PlaintextChannelBuilder
@@ -199,7 +200,7 @@ def _ssl_channel_builder(end_point: EndPoint, config: BrokerConfig) -> ChannelBu
         truststore_location=setting("ssl.truststore.location"),
         truststore_certificates=setting("ssl.truststore.certificates"),
         client_auth=setting("ssl.client.auth") or "none",
-        enabled_protocols=setting("ssl.enabled.protocols") or ""))
+        enabled_protocols=setting("ssl.enabled.protocols") or ""), subject_of=subject_name)
 
 
 def _socket_options(send_buffer_bytes: int) -> Callable[[socket.socket], None]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pyproducer.broker.network.x500_name import subject_name
 from pyproducer.common.errors import AuthenticationError, DisconnectedError, InvalidReceiveError
 from pyproducer.network.certificates import distinguished_name
 from pyproducer.network.channel import ChannelPhase, ChannelState
@@ -43,7 +44,7 @@ def tls_pair(certificates: Certificates, settings: dict[str, Any] | None = None,
     context = build_server_ssl_context(
         keystore_location=str((server or certificates.server).keystore), client_auth=client_auth,
         truststore_location=str(certificates.ca))
-    broker = make_server_selector(channel_builder=SslChannelBuilder(context))
+    broker = make_server_selector(channel_builder=SslChannelBuilder(context, subject_of=subject_name))
     return SelectorPair(client=client_selector(settings or trusting(certificates)), broker=broker,
                         server_hostname=host, wait=wait, receive_buffer_bytes=receive_buffer_bytes)
 

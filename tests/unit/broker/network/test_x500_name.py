@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyproducer.network.x500_name import subject_name
+from pyproducer.broker.network.x500_name import subject_name
 
 UTF8, PRINTABLE, T61, IA5, GENERAL, BMP, UNIVERSAL, NUMERIC, VISIBLE = (
     0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E, 0x1C, 0x12, 0x1A)
