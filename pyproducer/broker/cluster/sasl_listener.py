@@ -28,13 +28,13 @@ from pyproducer.broker.cluster.sasl.oauthbearer_server import (
     UnsecuredTokenValidator,
 )
 from pyproducer.broker.cluster.sasl.plain_server import PlainSaslServer, PlainUsers
+from pyproducer.broker.cluster.sasl.sasl_server import SaslServer
 from pyproducer.broker.cluster.sasl.scram_server import ScramSaslServer
 from pyproducer.broker.cluster.scram_credentials import CredentialOf
 from pyproducer.broker.cluster.security_config import MECHANISMS
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.jaas import KEY, MSK_IAM_MODULE, OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE, parse_jaas
-from pyproducer.network.sasl.mechanism import SaslServer
 from pyproducer.network.sasl.scram_formatter import ScramMechanism
 
 NewServer = Callable[[], SaslServer]

@@ -1,9 +1,9 @@
-"""What a SASL mechanism is to an authenticator, and what a login is to the mechanisms of one client.
+"""What a SASL mechanism is to the client's authenticator, and what a login is to the mechanisms of one client.
 
-Road:    Login -> [SaslClient] -> client authenticator -> SaslAuthenticate -> server authenticator -> [SaslServer]
-Thread:  a SaslClient and a SaslServer belong to the thread that polls their selector, and never wait; a Login is asked
-         by that thread, and fetches what takes time (tokens, tickets) on a thread of its own.
-Source:  Java javax.security.sasl.SaslClient and SaslServer, org.apache.kafka.common.security.auth.Login (4.1).
+Road:    Login -> [SaslClient] -> client authenticator -> SaslAuthenticate
+Thread:  a SaslClient belongs to the thread that polls its selector, and never waits; a Login is asked by that thread,
+         and fetches what takes time (tokens, tickets) on a thread of its own.
+Source:  Java javax.security.sasl.SaslClient, org.apache.kafka.common.security.auth.Login (4.1).
 """
 
 from __future__ import annotations
@@ -40,37 +40,6 @@ class SaslClient(Protocol):
 
         Raises:
             AuthenticationError: The challenge is not the mechanism's, or the broker did not prove who it is. Not sent.
-        """
-
-
-class SaslError(Exception):
-    """Why an exchange failed, for the broker's log alone: the client must not learn whether there is such a user.
-
-    Source: Java javax.security.sasl.SaslException, as SaslServerAuthenticator treats it.
-    """
-
-
-class SaslServer(Protocol):
-    """The broker's half of one authentication.
-
-    Attributes:
-        mechanism: Its name, as SaslHandshake has it.
-        complete: The client has proved who it is.
-        authorization_id: Who it is, once complete.
-        expires_at_ms: When what it proved itself with ends, in ms since 1970; None where it does not.
-    """
-
-    mechanism: str
-    complete: bool
-    authorization_id: str
-    expires_at_ms: int | None
-
-    def evaluate_response(self, response: bytes) -> bytes:
-        """Return the next challenge for what the client said.
-
-        Raises:
-            AuthenticationError: It is not who it says, or does not speak the mechanism. Its text is for the client.
-            SaslError: The same, with a text that is not.
         """
 
 

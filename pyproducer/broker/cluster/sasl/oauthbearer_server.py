@@ -20,8 +20,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeGuard
 
+from pyproducer.broker.cluster.sasl.sasl_server import SaslError
 from pyproducer.common.errors import AuthenticationError
-from pyproducer.network.sasl.mechanism import SaslError
 from pyproducer.network.sasl.oauth_token import part_of_jwt
 
 MECHANISM = "OAUTHBEARER"

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from pyproducer.broker.cluster.sasl.sasl_server import SaslError
 from pyproducer.common.errors import AuthenticationError
-from pyproducer.network.sasl.mechanism import SaslError
 from pyproducer.network.sasl.scram_formatter import (
     FORMATTERS,
     MIN_ITERATIONS,

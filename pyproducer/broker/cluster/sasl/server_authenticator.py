@@ -22,6 +22,7 @@ from enum import Enum
 from typing import Any
 
 from pyproducer.broker.cluster.sasl.login_script import Exchange, LoginReply, LoginScript, Wait
+from pyproducer.broker.cluster.sasl.sasl_server import SaslError, SaslServer
 from pyproducer.broker.request.request_context import RequestContext
 from pyproducer.common.clock import Clock
 from pyproducer.common.error_codes import ErrorCode
@@ -35,7 +36,6 @@ from pyproducer.common.errors import (
 from pyproducer.common.printable import LONGEST_NAME, printable
 from pyproducer.network.channel import ANONYMOUS
 from pyproducer.network.receive import NetworkReceive
-from pyproducer.network.sasl.mechanism import SaslError, SaslServer
 from pyproducer.network.send import NetworkSend
 from pyproducer.network.transport import END_OF_STREAM, TransportLayer
 from pyproducer.protocol.apis import ApiKeys

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from pyproducer.broker.cluster.sasl.plain_server import PlainSaslServer, PlainUsers
+from pyproducer.broker.cluster.sasl.sasl_server import SaslError, SaslServer
 from pyproducer.broker.cluster.sasl.server_authenticator import SaslServerAuthenticator, SaslServerSettings
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import AuthenticationError, DisconnectedError, InvalidRequestError
-from pyproducer.network.sasl.mechanism import SaslError, SaslServer
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import parse_response
 from pyproducer.protocol.schema import Struct

@@ -21,9 +21,9 @@ from pyproducer.broker.cluster.sasl.oauthbearer_server import (
     ValidToken,
 )
 from pyproducer.broker.cluster.sasl.plain_server import PlainSaslServer, PlainUsers
+from pyproducer.broker.cluster.sasl.sasl_server import SaslError
 from pyproducer.broker.cluster.sasl.scram_server import ScramSaslServer
 from pyproducer.common.errors import AuthenticationError, ConfigError
-from pyproducer.network.sasl.mechanism import SaslError
 from pyproducer.network.sasl.scram_formatter import FORMATTERS, ScramCredential, ScramMechanism, auth_message
 from pyproducer.network.sasl.scram_messages import ClientFinalMessage, ClientFirstMessage, ServerFirstMessage
 from tests.support.clock import ManualClock
