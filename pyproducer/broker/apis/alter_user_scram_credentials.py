@@ -19,16 +19,11 @@ from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.apis.unexpected import unexpected
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.sasl.scram_credential import MAX_ITERATIONS, MECHANISMS, ScramCredential, credential_of
 from pyproducer.broker.cluster.scram_credentials import Credentials
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
-from pyproducer.network.sasl.scram_formatter import (
-    FORMATTERS,
-    MAX_ITERATIONS,
-    MIN_ITERATIONS,
-    ScramCredential,
-    ScramMechanism,
-)
+from pyproducer.network.sasl.scram_formatter import FORMATTERS, MIN_ITERATIONS, ScramMechanism
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.schema import Struct
 
@@ -53,13 +48,13 @@ def handle(services: Services, request: Request) -> Answer:
                                *((entry, False) for entry in data["upsertions"])):
         user = entry["name"]
         refusals.setdefault(user, None)
-        mechanism = ScramMechanism.for_type_code(entry["mechanism"])
+        mechanism = MECHANISMS.get(entry["mechanism"])
         refusal = _refusal(entry, mechanism, named[user], known, is_deletion=is_deletion)
         if refusal is not None or mechanism is None:
             refusals[user] = refusals[user] or refusal
         else:
-            changes[user, mechanism.value] = None if is_deletion else FORMATTERS[mechanism.value].credential_of(
-                bytes(entry["salted_password"]), bytes(entry["salt"]), entry["iterations"])
+            changes[user, mechanism.value] = None if is_deletion else credential_of(
+                FORMATTERS[mechanism.value], bytes(entry["salted_password"]), bytes(entry["salt"]), entry["iterations"])
     changes = {key: credential for key, credential in changes.items() if refusals[key[0]] is None}
     if changes:
         try:

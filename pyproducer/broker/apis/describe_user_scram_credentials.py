@@ -16,6 +16,7 @@ from typing import Any
 from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.services import Answer, Services
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
+from pyproducer.broker.cluster.sasl.scram_credential import TYPE_CODES
 from pyproducer.broker.cluster.scram_credentials import Credentials
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.common.error_codes import ErrorCode
@@ -51,6 +52,6 @@ def _result(user: str, count: int, known: Credentials) -> dict[str, Any]:
         error_code = ErrorCode.RESOURCE_NOT_FOUND
         message = f"Attempt to describe a user credential that does not exist: {user}"
     infos = [] if error_code else [
-        {"mechanism": ScramMechanism(mechanism).type_code, "iterations": credential.iterations}
+        {"mechanism": TYPE_CODES[ScramMechanism(mechanism)], "iterations": credential.iterations}
         for mechanism, credential in sorted(known[user].items())]
     return {"user": user, "error_code": error_code, "error_message": message, "credential_infos": infos}

@@ -27,8 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pyproducer.broker.cluster.sasl.scram_credential import ScramCredential
 from pyproducer.broker.storage.file_handle import FileHandle
-from pyproducer.network.sasl.scram_formatter import ScramCredential
 
 FILE_NAME = "cluster.jsonl"
 OLD_FILE_NAME = "cluster.json"

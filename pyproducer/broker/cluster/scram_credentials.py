@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pyproducer.broker.cluster.cluster_store import ClusterStore
-from pyproducer.network.sasl.scram_formatter import ScramCredential
+from pyproducer.broker.cluster.sasl.scram_credential import ScramCredential
 
 CredentialOf = Callable[[str, str], ScramCredential | None]
 """Returns what is kept for a mechanism and a user; None where nothing is."""

@@ -19,6 +19,7 @@ from pyproducer.broker.cluster.cluster_state import ClusterState
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.listener import EndPoint, advertised_end_points, parse_listeners, without
 from pyproducer.broker.cluster.movable_clock import MovableClock
+from pyproducer.broker.cluster.sasl.scram_credential import MAX_ITERATIONS, generate_credential
 from pyproducer.broker.cluster.sasl_listener import SaslListener, is_sasl
 from pyproducer.broker.control.broker_server import BrokerServer
 from pyproducer.broker.control.broker_view import TopicSize
@@ -29,7 +30,7 @@ from pyproducer.broker.storage.descriptors import raise_descriptor_limit
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.errors import ConfigError, IllegalStateError
 from pyproducer.common.topic_name import topic_name_fault
-from pyproducer.network.sasl.scram_formatter import FORMATTERS, MAX_ITERATIONS, MIN_ITERATIONS
+from pyproducer.network.sasl.scram_formatter import FORMATTERS, MIN_ITERATIONS
 
 _logger = logging.getLogger(__name__)
 _FIRST_NODE_ID = 1
@@ -243,7 +244,7 @@ class InProcessCluster:
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
             raise ConfigError("iterations", iterations, f"must be between {MIN_ITERATIONS} and {MAX_ITERATIONS}")
         self.state.scram_credentials.alter({
-            (name, mechanism): formatter.generate_credential(password, iterations)
+            (name, mechanism): generate_credential(formatter, password, iterations)
             for mechanism, formatter in FORMATTERS.items()})
 
     def topics(self) -> dict[str, int]:

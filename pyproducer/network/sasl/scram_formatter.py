@@ -7,10 +7,10 @@
     ClientProof     = ClientKey XOR HMAC(StoredKey, AuthMessage)
     ServerSignature = HMAC(ServerKey, AuthMessage)
 
-Road:    scram client, scram server, AlterUserScramCredentials -> [scram formatter] -> hashlib, hmac
+Road:    scram client; scram server, scram credential -> [scram formatter] -> hashlib, hmac
 Thread:  pure. Hi of 4096 rounds takes about 2 ms of CPU, and lets other threads run meanwhile.
-Source:  RFC 5802 3, RFC 7677; Java ScramFormatter, ScramMechanism, ScramCredential (4.1). A password is not prepared by
-         SASLprep, as in Java: its UTF-8 bytes count.
+Source:  RFC 5802 3, RFC 7677; Java ScramFormatter, ScramMechanism (4.1). A password is not prepared by SASLprep, as in
+         Java: its UTF-8 bytes count.
 """
 
 from __future__ import annotations
@@ -20,12 +20,9 @@ import hmac
 import secrets
 from collections.abc import Mapping
 from enum import Enum
-from typing import NamedTuple
 
 MIN_ITERATIONS = 4096
 """Of both mechanisms: credentials with fewer are refused; and what they are made with where nobody says."""
-MAX_ITERATIONS = 16384
-"""Credentials with more are refused where a user is made."""
 # Java has 130 bits; in hexadecimal it is 136, and all of its characters are allowed in a nonce.
 _NONCE_BYTES = 17
 
@@ -37,35 +34,12 @@ class ScramMechanism(Enum):
     SCRAM_SHA_512 = "SCRAM-SHA-512"
 
     @property
-    def type_code(self) -> int:
-        """What the messages about users call it."""
-        return _TYPE_CODES[self]
-
-    @property
     def hash_name(self) -> str:
         """What hashlib calls its hash."""
         return _HASH_NAMES[self]
 
-    @classmethod
-    def for_type_code(cls, code: int) -> ScramMechanism | None:
-        """Return the mechanism with this number of the messages about users, or None."""
-        return next((mechanism for mechanism, own in _TYPE_CODES.items() if own == code), None)
 
-
-_TYPE_CODES = {ScramMechanism.SCRAM_SHA_256: 1, ScramMechanism.SCRAM_SHA_512: 2}
 _HASH_NAMES = {ScramMechanism.SCRAM_SHA_256: "sha256", ScramMechanism.SCRAM_SHA_512: "sha512"}
-
-
-class ScramCredential(NamedTuple):
-    """What a broker keeps of a password: enough to know who has it, not enough to log in with."""
-
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: int
-
-    def __repr__(self) -> str:
-        return f"ScramCredential(iterations={self.iterations})"
 
 
 class ScramFormatter:
@@ -119,24 +93,9 @@ class ScramFormatter:
         client_key = self.client_key(salted_password)
         return xor(client_key, self.client_signature(self.stored_key(client_key), auth_message))
 
-    def is_client_proof(self, proof: bytes, stored_key: bytes, auth_message: bytes) -> bool:
-        """Whether a ClientProof could only be made by who knows the password."""
-        signature = self.client_signature(stored_key, auth_message)
-        return len(proof) == len(signature) and hmac.compare_digest(self.hash(xor(proof, signature)), stored_key)
-
     def server_signature(self, server_key: bytes, auth_message: bytes) -> bytes:
         """Return ServerSignature."""
         return self.hmac(server_key, auth_message)
-
-    def credential_of(self, salted_password: bytes, salt: bytes, iterations: int) -> ScramCredential:
-        """Return what a broker keeps of a SaltedPassword."""
-        return ScramCredential(salt, self.stored_key(self.client_key(salted_password)),
-                               self.server_key(salted_password), iterations)
-
-    def generate_credential(self, password: str, iterations: int = MIN_ITERATIONS) -> ScramCredential:
-        """Return what a broker keeps of a password, with a new salt."""
-        salt = secure_random_string().encode()
-        return self.credential_of(self.salted_password(password, salt, iterations), salt, iterations)
 
 
 FORMATTERS: Mapping[str, ScramFormatter] = {mechanism.value: ScramFormatter(mechanism) for mechanism in ScramMechanism}

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pyproducer.broker.cluster.sasl.sasl_server import SaslError
+from pyproducer.broker.cluster.sasl.scram_credential import ScramCredential, is_client_proof
 from pyproducer.common.errors import AuthenticationError
 from pyproducer.network.sasl.scram_formatter import (
     FORMATTERS,
     MIN_ITERATIONS,
-    ScramCredential,
     ScramMechanism,
     auth_message,
     secure_random_string,
@@ -90,7 +90,7 @@ class ScramSaslServer:
         if final.channel_binding != first.gs2_header.encode():
             raise SaslError("Invalid channel binding in the final client message.")
         signed = auth_message(first.bare, str(asked), final.without_proof)
-        if not self._formatter.is_client_proof(final.proof, credential.stored_key, signed):
+        if not is_client_proof(self._formatter, final.proof, credential.stored_key, signed):
             raise SaslError("Invalid client credentials")
         self._asked = None
         self.authorization_id = user

@@ -11,8 +11,8 @@ import pytest
 from pyproducer.broker.cluster import cluster_file
 from pyproducer.broker.cluster.cluster_file import ClusterFile, LinesFile, TopicEntry
 from pyproducer.broker.cluster.cluster_store import ClusterStore
+from pyproducer.broker.cluster.sasl.scram_credential import ScramCredential
 from pyproducer.broker.storage.file_handle import FileHandle
-from pyproducer.network.sasl.scram_formatter import ScramCredential
 
 TOPIC = TopicEntry(uuid.UUID(int=7), [0, 3], {"retention.ms": "5"}, [(1, 2), (2,)])
 OLD = """{

@@ -17,6 +17,7 @@ from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.living_brokers import BrokerInfo
 from pyproducer.broker.cluster.producer_ids import PRODUCER_ID_BLOCK_SIZE
 from pyproducer.broker.cluster.replicas import NO_LEADER
+from pyproducer.broker.cluster.sasl.scram_credential import generate_credential
 from pyproducer.broker.storage.log import AppendResult, Log
 from pyproducer.broker.storage.offset_checkpoint import OffsetCheckpoint
 from pyproducer.broker.storage.validation import BatchFault
@@ -583,7 +584,7 @@ READ_ORDERS = AclBinding(2, "orders", 3, "User:ada", "*", 3, 3)
     lambda state: state.acls.add([READ_ORDERS]),
     lambda state: state.acls.remove([READ_ORDERS]),
     lambda state: state.scram_credentials.alter({
-        ("ada", "SCRAM-SHA-256"): FORMATTERS["SCRAM-SHA-256"].generate_credential("secret")}),
+        ("ada", "SCRAM-SHA-256"): generate_credential(FORMATTERS["SCRAM-SHA-256"], "secret")}),
 ], ids=["create_topic", "create_partitions", "alter_topic_configs", "delete_topic", "change_leaders", "reassign",
         "alter_broker_configs", "next_producer_id", "add_acls", "remove_acls", "alter_scram"])
 def test_change_when_it_is_written_then_no_other_one_can_be_made_meanwhile(

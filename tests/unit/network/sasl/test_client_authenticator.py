@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pyproducer.broker.cluster.sasl.scram_credential import is_client_proof
 from pyproducer.common.errors import (
     AuthenticationError,
     CorrelationIdMismatchError,
@@ -386,7 +387,7 @@ class ScramBroker(Broker):
         signed = auth_message(self.first.bare, str(self.server_first), final.without_proof)
         stored_key = self.formatter.stored_key(self.formatter.client_key(self.salted))
         self.first = None
-        if not self.formatter.is_client_proof(final.proof, stored_key, signed):
+        if not is_client_proof(self.formatter, final.proof, stored_key, signed):
             return self.token(ServerFinalMessage(error="invalid-proof").to_bytes())
         signature = self.formatter.server_signature(self.formatter.server_key(self.salted), signed)
         self.lifetime_ms = 1234

@@ -4,6 +4,13 @@ import base64
 
 import pytest
 
+from pyproducer.broker.cluster.sasl.scram_credential import (
+    MECHANISMS,
+    TYPE_CODES,
+    credential_of,
+    generate_credential,
+    is_client_proof,
+)
 from pyproducer.common.errors import AuthenticationError
 from pyproducer.network.sasl.password import PasswordCredentials
 from pyproducer.network.sasl.scram_formatter import (
@@ -58,10 +65,10 @@ def test_formatter_when_fed_the_published_exchange_then_proof_and_signature_are_
     message = auth_message(ClientFirstMessage.parse(first).bare, str(answered), said.without_proof)
     salted = formatter.salted_password("pencil", answered.salt, answered.iterations)
     assert formatter.client_proof(salted, message) == said.proof
-    credential = formatter.credential_of(salted, answered.salt, answered.iterations)
-    assert formatter.is_client_proof(said.proof, credential.stored_key, message)
-    assert not formatter.is_client_proof(bytes(len(said.proof)), credential.stored_key, message)
-    assert not formatter.is_client_proof(said.proof[:-1], credential.stored_key, message)
+    credential = credential_of(formatter, salted, answered.salt, answered.iterations)
+    assert is_client_proof(formatter, said.proof, credential.stored_key, message)
+    assert not is_client_proof(formatter, bytes(len(said.proof)), credential.stored_key, message)
+    assert not is_client_proof(formatter, said.proof[:-1], credential.stored_key, message)
     signature = formatter.server_signature(credential.server_key, message)
     assert ServerFinalMessage.parse(server_final).server_signature == signature
 
@@ -137,20 +144,20 @@ def test_user_name_when_an_equals_sign_escapes_nothing_then_it_is_refused() -> N
 
 
 def test_mechanisms_have_javas_numbers() -> None:
-    assert [(mechanism.value, mechanism.type_code) for mechanism in ScramMechanism] == [
+    assert [(mechanism.value, TYPE_CODES[mechanism]) for mechanism in ScramMechanism] == [
         ("SCRAM-SHA-256", 1), ("SCRAM-SHA-512", 2)]
     assert ScramMechanism("SCRAM-SHA-512") is ScramMechanism.SCRAM_SHA_512
-    assert ScramMechanism.for_type_code(2) is ScramMechanism.SCRAM_SHA_512
-    assert ScramMechanism.for_type_code(3) is None
+    assert MECHANISMS[2] is ScramMechanism.SCRAM_SHA_512
+    assert 3 not in MECHANISMS
 
 
 def test_credential_when_generated_then_the_password_fits_it_and_nothing_of_it_is_shown() -> None:
     formatter = ScramFormatter(ScramMechanism.SCRAM_SHA_256)
-    credential = formatter.generate_credential("pencil", 5000)
+    credential = generate_credential(formatter, "pencil", 5000)
     salted = formatter.salted_password("pencil", credential.salt, 5000)
-    assert credential == formatter.credential_of(salted, credential.salt, 5000)
+    assert credential == credential_of(formatter, salted, credential.salt, 5000)
     assert repr(credential) == "ScramCredential(iterations=5000)"
-    assert credential.salt != formatter.generate_credential("pencil", 4096).salt
+    assert credential.salt != generate_credential(formatter, "pencil", 4096).salt
 
 
 def test_xor_when_the_lengths_differ_then_it_is_refused() -> None:
