@@ -284,15 +284,6 @@ class Selector:
         else:
             self.interest.update(channel)
 
-    def take_completed_sends(self) -> list[NetworkSend]:
-        """Return the frames that were completed inside send() since the last poll, and forget them.
-
-        Frames that are not taken are in `completed_sends` of the next poll. Who deals with them before poll saves that
-        turn.
-        """
-        taken, self._early_sends = self._early_sends, []
-        return taken
-
     # ---- the poll
 
     def poll(self, timeout_ms: int, now_ms: int, *, tells_sends: bool = True) -> int:

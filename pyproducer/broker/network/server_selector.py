@@ -114,6 +114,15 @@ class ServerSelector(Selector):
         else:
             super().send(send)
 
+    def take_completed_sends(self) -> list[NetworkSend]:
+        """Return the frames that were completed inside send() since the last poll, and forget them.
+
+        Frames that are not taken are in `completed_sends` of the next poll. Who deals with them before poll saves that
+        turn.
+        """
+        taken, self._early_sends = self._early_sends, []
+        return taken
+
     # ---- logins that wait for a test
 
     def _on_awake(self, connection_id: str) -> None:

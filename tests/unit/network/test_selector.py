@@ -166,16 +166,6 @@ def test_poll_when_a_frame_was_written_at_once_and_nobody_wants_to_know_then_it_
         assert [sleep.timeout_s for sleep in sleeps] == [0.005, 0]
 
 
-def test_send_when_the_caller_takes_the_completed_ones_then_the_poll_does_not_tell_them() -> None:
-    with SelectorPair() as pair:
-        send = NetworkSend(CLIENT, [b"question"])
-        pair.client.send(send)
-        assert pair.client.take_completed_sends() == [send]
-        assert pair.client.take_completed_sends() == []
-        pair.client.poll(0, 0)
-        assert pair.client.completed_sends == []
-
-
 def test_send_when_no_such_connection_then_illegal() -> None:
     selector = make_selector()
     with pytest.raises(IllegalStateError, match="not ready, id 7"):

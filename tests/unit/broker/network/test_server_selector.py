@@ -58,6 +58,16 @@ def send_three(pair: SelectorPair) -> socket.socket:
     return pair.client_channel.transport.sock
 
 
+def test_send_when_the_caller_takes_the_completed_ones_then_the_poll_does_not_tell_them() -> None:
+    with SelectorPair() as pair:
+        send = NetworkSend(BROKER, [b"answer"])
+        pair.broker.send(send)
+        assert pair.broker.take_completed_sends() == [send]
+        assert pair.broker.take_completed_sends() == []
+        pair.broker.poll(0, 0)
+        assert pair.broker.completed_sends == []
+
+
 def test_peer_closes_when_no_answers_are_wanted_then_all_requests_are_handed_out() -> None:
     with SelectorPair() as pair:
         send_three(pair)
