@@ -82,7 +82,10 @@ Rows = Callable[[], Iterable[tuple[Tags, Iterable[tuple[str, float, str]]]]]
 
 def count_error(errors: dict[str, int], producer: ProducerRow, ledger: Ledger, topic: str, error: BaseException,
                 count: int, *, is_accepted: bool) -> None:
-    """Count records that failed, for who shall not keep the registry by it, which reaches all of a producer."""
+    """Count records that failed, each once, for who shall not keep the registry by it: it reaches all of a producer.
+
+    Thread: the sender's.
+    """
     name = error_name(error)
     errors[name] = errors.get(name, 0) + count
     if not is_accepted:  # else it was counted when it failed, before anybody was told
@@ -149,10 +152,6 @@ class Registry:
                 self._of_nodes[node_id] = Windows(lambda: node_values(row), self._num_samples, self._window_ms,
                                                   self._rolled_ms)
         return row
-
-    def count_error(self, topic: str, error: BaseException, count: int) -> None:
-        """Count records that failed after they were taken, each once. Thread: the sender's."""
-        count_error(self.errors, self.producer, self.ledger, topic, error, count, is_accepted=True)
 
     def count_retry(self, topic: str, error: BaseException, count: int) -> None:
         """Count records that are sent again."""

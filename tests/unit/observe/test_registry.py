@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import pytest
 
@@ -11,7 +12,7 @@ from pyproducer.common.error_codes import error_for_code
 from pyproducer.hotpath import COLUMNS
 from pyproducer.observe.catalog import ERROR, NODE, OF_NODE, OF_PRODUCER, OF_TOPIC, TOPIC, Kind
 from pyproducer.observe.history import FIELDS, MINUTES, SECONDS
-from pyproducer.observe.registry import MOST_NODES, OTHER_NODES, STORIES, Registry
+from pyproducer.observe.registry import MOST_NODES, OTHER_NODES, STORIES, Registry, count_error
 
 LIMIT_BYTES = 256 * 1024
 
@@ -130,10 +131,11 @@ def test_maximum_of_the_producer_when_nodes_differ_then_it_is_the_slowest_ones(l
 
 def test_errors_when_counted_then_by_kafkas_name_or_the_class() -> None:
     registry = Registry("c")
-    registry.count_error("t", error_for_code(19), 3)
-    registry.count_error("t", KafkaTimeoutError("late", phase="delivery"), 2)
+    count = partial(count_error, registry.errors, registry.producer, registry.ledger, is_accepted=True)
+    count("t", error_for_code(19), 3)
+    count("t", KafkaTimeoutError("late", phase="delivery"), 2)
     registry.count_retry("t", error_for_code(6), 5)
-    registry.count_error("u", error_for_code(500), 1)  # of a broker that is newer than this table
+    count("u", error_for_code(500), 1)  # of a broker that is newer than this table
     assert registry.errors == {"NOT_ENOUGH_REPLICAS": 3, "KafkaTimeoutError": 2, "UNKNOWN_CODE_500": 1}
     assert registry.retries == {"NOT_LEADER_OR_FOLLOWER": 5}
     assert registry.of_topics(0)["t"]["record-error-total"] == 5
