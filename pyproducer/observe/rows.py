@@ -7,10 +7,13 @@ Source:  Java producer-metrics, producer-node-metrics, producer-topic-metrics (4
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
+
 from pyproducer.hotpath import Histogram, Ledger, NodeRow, TopicRow
 from pyproducer.observe.window import EMPTY, Distribution, Values
 
 
+@dataclass(slots=True, eq=False)
 class ProducerRow:
     """The numbers of a whole producer that no node and no batch has; totals since it was made.
 
@@ -39,39 +42,28 @@ class ProducerRow:
         successful_reauthentication_total: Sessions that were renewed.
     """
 
-    __slots__ = ("batch_bytes_total", "batch_size_max", "batch_split_total", "batch_total", "callback_ms_total",
-                 "codec_ms_total", "failed_authentication_total", "flush_ms_total", "io_wait_ms_total",
-                 "metadata_wait_ms_total", "record_error_total", "record_retry_total",
-                 "request_total", "select_total", "successful_authentication_total",
-                 "successful_reauthentication_total", "turn_ms_total", "txn_abort_ms_total", "txn_commit_ms_total",
-                 "txn_init_ms_total", "txn_prepare_ms_total", "txn_send_offsets_ms_total")
-
-    def __init__(self) -> None:
-        for field in self.__slots__:
-            setattr(self, field, 0)
-
-    batch_bytes_total: int
-    batch_size_max: int
-    batch_split_total: int
-    batch_total: int
-    callback_ms_total: int
-    codec_ms_total: int
-    failed_authentication_total: int
-    flush_ms_total: int
-    io_wait_ms_total: int
-    metadata_wait_ms_total: int
-    record_error_total: int
-    record_retry_total: int
-    request_total: int
-    select_total: int
-    successful_authentication_total: int
-    successful_reauthentication_total: int
-    turn_ms_total: int
-    txn_abort_ms_total: int
-    txn_commit_ms_total: int
-    txn_init_ms_total: int
-    txn_prepare_ms_total: int
-    txn_send_offsets_ms_total: int
+    batch_bytes_total: int = 0
+    batch_size_max: int = 0
+    batch_split_total: int = 0
+    batch_total: int = 0
+    callback_ms_total: int = 0
+    codec_ms_total: int = 0
+    failed_authentication_total: int = 0
+    flush_ms_total: int = 0
+    io_wait_ms_total: int = 0
+    metadata_wait_ms_total: int = 0
+    record_error_total: int = 0
+    record_retry_total: int = 0
+    request_total: int = 0
+    select_total: int = 0
+    successful_authentication_total: int = 0
+    successful_reauthentication_total: int = 0
+    turn_ms_total: int = 0
+    txn_abort_ms_total: int = 0
+    txn_commit_ms_total: int = 0
+    txn_init_ms_total: int = 0
+    txn_prepare_ms_total: int = 0
+    txn_send_offsets_ms_total: int = 0
 
 
 NODE_NUMBERS = (
@@ -102,8 +94,8 @@ def topic_values(row: TopicRow) -> Values:
 
 def producer_values(row: ProducerRow, ledger: Ledger, nodes: list[NodeRow]) -> Values:
     """Return what a producer has now: its own row, the ledger's sums, and the sum of all nodes."""
-    values: dict[str, int | Distribution] = {field: getattr(row, field) for field in ProducerRow.__slots__
-                                             if field != "request_total"}
+    values: dict[str, int | Distribution] = {field.name: getattr(row, field.name) for field in fields(row)
+                                             if field.name != "request_total"}
     values["produce_request_total"] = row.request_total
     for field in LEDGER_NUMBERS:
         values[field] = getattr(ledger, field)
