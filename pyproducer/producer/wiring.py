@@ -37,7 +37,6 @@ from pyproducer.hotpath import Road, RouteTable
 from pyproducer.network.channel_builder import client_channel_builder
 from pyproducer.network.sasl.login import login_for
 from pyproducer.observe import otlp
-from pyproducer.observe.catalog import Kind
 from pyproducer.observe.registry import STORIES, Registry, count_error
 from pyproducer.observe.why import to_json
 from pyproducer.producer.application_parts import application_parts
@@ -312,13 +311,11 @@ def _build(config: ProducerConfig, key_serializer: object, value_serializer: obj
                                buffer_memory_bytes=config.buffer_memory)
     if hotpath.IS_FALLBACK:
         _say_fallback_once()
-    registry.gauge("record-unconfirmed-total", "records sent with acks=0 of which nobody knows whether they came; ours",
-                   lambda: unconfirmed.total, Kind.TOTAL)
     runtime = ProducerRuntime(
         client_id, config, clock, life, metadata, wire, accumulator, record_sender, batch_sender, io_thread, registry,
         telemetry, TransactionCalls(life=life, transactions=transactions, own_requests=own_requests, metadata=metadata,
                                     max_block_ms=config.max_block_ms, registry=registry, clock=clock))
-    register_gauges(runtime, login, channel_builder)
+    register_gauges(runtime, login, channel_builder, unconfirmed)
     reporters = reporters_of(config, registry, clock)
     made.callback(close_parts, *reporters)
     if config.pyproducer_why_socket is not None:
