@@ -17,7 +17,6 @@ from pyproducer.common.jaas import KERBEROS_MODULE
 from pyproducer.common.secrets import shown
 from pyproducer.common.settings.config_providers import PREFIX as PROVIDER_PREFIX
 from pyproducer.common.settings.definition import Support
-from pyproducer.common.settings.parse import value_text
 from pyproducer.common.settings.properties import read_property_lines
 from pyproducer.network.sasl.vendor_tokens import STRIMZI_HANDLER, is_installed, needed_module, strimzi_options
 from pyproducer.producer.config import other_keys
@@ -43,7 +42,6 @@ _PACKAGES = {  # extra -> modules of it
     "tls": ("cryptography",), "jks": ("jks",), "aws": ("botocore",), "oauth": ("jwt", "cryptography"),
     "kerberos": ("gssapi",),
 }
-_STORES = ("ssl.keystore", "ssl.truststore")
 _JAVA_HANDLERS = (  # of tokens, that are understood
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
     "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
@@ -126,7 +124,8 @@ def effective(config: ProducerConfig, origins: Mapping[str, str]) -> EffectiveCo
         config: The settings, read.
         origins: Where each key that was given stands.
     """
-    settings = tuple(EffectiveSetting(key, _text(key, config), _origin(key, config, origins)) for key in config)
+    settings = tuple(EffectiveSetting(key, text, _origin(key, config, origins))
+                     for key, text in config.shown().items())
     return EffectiveConfig(settings, tuple(_unused(config, origins)), tuple(_needs(config)))
 
 
@@ -136,13 +135,6 @@ def _origin(key: str, config: ProducerConfig, origins: Mapping[str, str]) -> str
         return origin.kind
     place = ", ".join(dict.fromkeys(origins[name] for name in config.names_of(key) if name in origins)) or "derived"
     return f"{place}, provider {origin.detail}" if origin.kind == "provider" else place
-
-
-def _text(key: str, config: ProducerConfig) -> str | None:
-    if key == "bootstrap.servers" and config.origin(key).kind == "given":
-        return ",".join(address_text(*address) for address in config[key])
-    value = config.origin(key).shown
-    return value_text(value)
 
 
 def _unused(config: ProducerConfig, origins: Mapping[str, str]) -> Iterator[Unused]:
@@ -235,23 +227,18 @@ def _needs(config: ProducerConfig) -> Iterator[Need]:
 
 def _needs_of_tls(config: ProducerConfig) -> Iterator[Need]:
     kinds = []
-    for store in _STORES:
-        location = config[f"{store}.location"]
+    for key in ("ssl.keystore.location", "ssl.truststore.location"):
+        location = config[key]
         if location:
             kind = _kind(location)
             kinds.append(kind)
-            yield Need(f"the file {_shown(config, f'{store}.location')} ({store}.location, {kind})", True)
+            yield Need(f"the file {config.origin(key).shown} ({key}, {kind})", True)
     if not config["ssl.truststore.location"] and not config["ssl.truststore.certificates"]:
         yield Need("a certificate of the brokers that the system's trust store knows", None)
     if "PKCS12" in kinds:
         yield _package("tls", "a store of type PKCS12")
     if "JKS" in kinds:
         yield _package("jks", "a store of type JKS")
-
-
-def _shown(config: ProducerConfig, key: str) -> object:
-    """Return a value as it may be shown; what a provider answered, as it was written."""
-    return config.origin(key).shown
 
 
 def _kind(location: str) -> str:
@@ -306,7 +293,7 @@ def _needs_of_token(config: ProducerConfig, options: Mapping[str, str]) -> Itera
         yield Need("credentials of AWS: the environment, ~/.aws, a container's or an instance's role", None)
         yield _package("aws", "roles and profiles of AWS")
     elif url:
-        yield Need(f"a token from {_shown(config, _TOKEN_URL)}", None)
+        yield Need(f"a token from {config.origin(_TOKEN_URL).shown}", None)
     elif handler is not None and handler not in _JAVA_HANDLERS:
         yield Need(f"a token from {shown(handler)} (sasl.login.callback.handler.class)", None)
     elif config.get("pyproducer.oauth.token.provider") is not None:
@@ -318,7 +305,7 @@ def _needs_of_token(config: ProducerConfig, options: Mapping[str, str]) -> Itera
         path = config[f"sasl.oauthbearer.{name}"]
         if path:
             key = f"sasl.oauthbearer.{name}"
-            yield Need(f"the file {_shown(config, key)} ({key})", os.access(path, os.R_OK),
+            yield Need(f"the file {config.origin(key).shown} ({key})", os.access(path, os.R_OK),
                        "it is not there, or not for this user")
     if config["sasl.oauthbearer.assertion.private.key.file"]:
         yield _package("oauth", "an assertion that is signed here")
