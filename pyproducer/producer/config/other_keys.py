@@ -1,6 +1,6 @@
 """Keys that a producer does not have and that people give it: those of consumers, of the JVM, of other clients.
 
-Road:    [other keys] -> table
+Road:    other names -> [other keys] -> table
 Thread:  constants.
 Source:  Java ConsumerConfig, AdminClientConfig, ProducerConfig (4.3, and what is merged for 4.4), StringSerializer,
          StringDeserializer (4.1); Confluent's serializers and interceptors; other clients' names: librdkafka
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from pyproducer.common.jaas import KERBEROS_MODULE, PLAIN_MODULE, SCRAM_MODULE
 from pyproducer.common.settings.table import OtherKeys
+from pyproducer.producer.config.other_names import JAVAS
 
 CONSUMER_KEYS = frozenset({
     "allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "check.crcs",
@@ -66,60 +67,37 @@ FOREIGN_PREFIXES = ("schema.registry.", "basic.auth.", "bearer.auth.", "request.
 """Families of schema registries' clients, of Confluent's interceptors and of Java's metrics reporters (KIP-606)."""
 
 MEANT = {
-    "metadata.broker.list": "bootstrap.servers",
-    "message.timeout.ms": "delivery.timeout.ms",
-    "queue.buffering.max.ms": "linger.ms",
-    "queue.buffering.max.kbytes": "buffer.memory",
+    # These by any spelling; by librdkafka's own they have become Java's before the table is asked.
+    **{name: javas[0] for name, javas in JAVAS.items()},
     "queue.buffering.max.messages": "buffer.memory",
-    "message.max.bytes": "max.request.size",
-    "message.send.max.retries": "retries",
-    "request.required.acks": "acks",
-    "compression.codec": "compression.type",
     "compression.level": "compression.zstd.level",
-    "max.in.flight": "max.in.flight.requests.per.connection",
-    "partitioner": "partitioner.class",
     "batch.num.messages": "batch.size",
     "max.batch.size": "batch.size",
     "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
     "socket.timeout.ms": "request.timeout.ms",
-    "socket.send.buffer.bytes": "send.buffer.bytes",
-    "socket.receive.buffer.bytes": "receive.buffer.bytes",
-    "sasl.mechanisms": "sasl.mechanism",
-    "sasl.username": "sasl.jaas.config",
-    "sasl.password": "sasl.jaas.config",
     "sasl.plain.username": "sasl.jaas.config",
     "sasl.plain.password": "sasl.jaas.config",
-    "sasl.kerberos.keytab": "sasl.jaas.config",
-    "sasl.kerberos.principal": "sasl.jaas.config",
     "sasl.kerberos.domain.name": "sasl.kerberos.service.name",
     "sasl.oauth.token.provider": "sasl.login.callback.handler.class",
     "oauthbearer.token.refresh.cb": "sasl.login.callback.handler.class",
     "oauth.cb": "sasl.login.callback.handler.class",
     "sasl.oauthbearer.method": "sasl.oauthbearer.jwt.retriever.class",
-    "sasl.oauthbearer.grant.type": "sasl.oauthbearer.jwt.retriever.class",
-    "sasl.oauthbearer.client.id": "sasl.oauthbearer.client.credentials.client.id",
-    "sasl.oauthbearer.client.secret": "sasl.oauthbearer.client.credentials.client.secret",
     "sasl.oauthbearer.metadata.authentication.type": "sasl.login.callback.handler.class",
     "ssl.providers": "ssl.engine.factory.class",
     "ssl.engine.location": "ssl.engine.factory.class",
     "partitioner.cb": "partitioner.class",
     "sasl.oauthbearer.config": "sasl.jaas.config",
-    "sasl.oauthbearer.extensions": "sasl.jaas.config",
     "enable.sasl.oauthbearer.unsecure.jwt": "sasl.jaas.config",
     "sasl.oauthbearer.assertion.private.key.pem": "sasl.oauthbearer.assertion.private.key.file",
     "sasl.oauthbearer.assertion.jwt.template.file": "sasl.oauthbearer.assertion.template.file",
     "sasl.oauthbearer.assertion.claim.subject": "sasl.oauthbearer.assertion.claim.sub",
     "sasl.oauthbearer.assertion.claim.issuer": "sasl.oauthbearer.assertion.claim.iss",
     "sasl.oauthbearer.assertion.claim.audience": "sasl.oauthbearer.assertion.claim.aud",
-    "ssl.ca.location": "ssl.truststore.location",
     "ssl.cafile": "ssl.truststore.location",
-    "ssl.ca.pem": "ssl.truststore.certificates",
     "ssl.ca": "ssl.truststore.certificates",
-    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
     "ssl.certificate": "ssl.keystore.certificate.chain",
     "ssl.certificate.location": "ssl.keystore.location",
     "ssl.certfile": "ssl.keystore.location",
-    "ssl.key.pem": "ssl.keystore.key",
     "ssl.key": "ssl.keystore.key",
     "ssl.key.location": "ssl.keystore.location",
     "ssl.keyfile": "ssl.keystore.location",

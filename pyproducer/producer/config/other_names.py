@@ -60,7 +60,7 @@ _ENDPOINT = "ssl.endpoint.identification.algorithm"
 
 
 _LEVELS = tuple(f"compression.{codec}.level" for codec in _CODECS_WITH_LEVEL)
-_MEANT: dict[str, tuple[str, ...]] = {
+JAVAS: dict[str, tuple[str, ...]] = {
     **{name: (java,) for name, java in {**_SAME, **_SOCKET_BUFFERS}.items()},
     "message.timeout.ms": ("delivery.timeout.ms",), "queue.buffering.max.kbytes": ("buffer.memory",),
     "compression.level": _LEVELS, "partitioner": ("partitioner.class",),
@@ -68,6 +68,7 @@ _MEANT: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("sasl.username", "sasl.password", "sasl.kerberos.keytab", "sasl.kerberos.principal",
                      "sasl.oauthbearer.extensions"), (KEY,)),
 }
+"""Java's names of librdkafka's that are taken; where there are several, the values say which."""
 _TOGETHER = {"sasl.username": "sasl.password", "sasl.password": "sasl.username",
              "sasl.kerberos.keytab": "sasl.kerberos.principal", "sasl.kerberos.principal": "sasl.kerberos.keytab"}
 
@@ -126,16 +127,16 @@ def laid_over(below: Mapping[str, object], above: Mapping[str, object]) -> dict[
         above: The same.
     """
     def is_replaced(key: str) -> bool:
-        return any(other != key and _TOGETHER.get(key) != other and not meant.isdisjoint((key, *_MEANT.get(key, ())))
+        return any(other != key and _TOGETHER.get(key) != other and not meant.isdisjoint((key, *JAVAS.get(key, ())))
                    for other, meant in meant_above)
 
-    meant_above = [(key, {key, *_MEANT.get(key, ())}) for key in above]
+    meant_above = [(key, {key, *JAVAS.get(key, ())}) for key in above]
     return {**{key: value for key, value in below.items() if not is_replaced(key)}, **above}
 
 
 def is_given(props: Mapping[str, object], java: str) -> bool:
     """Whether a setting of Java's is among those that were given, by whatever name."""
-    return java in props or any(java in _MEANT.get(key, ()) for key in props)
+    return java in props or any(java in JAVAS.get(key, ()) for key in props)
 
 
 class _Translation:
