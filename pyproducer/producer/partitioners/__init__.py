@@ -8,7 +8,6 @@ Source:  Java Partitioner and its implementations (4.1, seed 001); librdkafka's 
 from __future__ import annotations
 
 from pyproducer.producer.partitioners.built_in import BuiltInPartitioner
-from pyproducer.producer.partitioners.callable import CallablePartitioner
 from pyproducer.producer.partitioners.default import DefaultPartitioner, partition_for
 from pyproducer.producer.partitioners.hashed import (
     Crc32Partitioner,
@@ -17,7 +16,7 @@ from pyproducer.producer.partitioners.hashed import (
     Murmur3Partitioner,
 )
 from pyproducer.producer.partitioners.partitioner import Partitioner
-from pyproducer.producer.partitioners.resolve import resolve_partitioner
+from pyproducer.producer.partitioners.resolve import CallablePartitioner, resolve_partitioner
 from pyproducer.producer.partitioners.round_robin import RoundRobinPartitioner
 from pyproducer.producer.partitioners.uniform_sticky import UniformStickyPartitioner
 

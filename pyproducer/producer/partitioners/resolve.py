@@ -1,4 +1,4 @@
-"""Finds the partitioner that `partitioner.class` means.
+"""Finds the partitioner that `partitioner.class` means; a function of the user's becomes one.
 
 Road:    ProducerConfig -> [resolve] -> partitioner
 Thread:  the constructor's; logs, and is otherwise pure.
@@ -18,9 +18,9 @@ from typing import Any, cast
 
 from pyproducer.common.callback import is_coroutine_function
 from pyproducer.common.class_names import closed_if_refused, configure_instance, import_object, make_instance
+from pyproducer.common.cluster import Cluster
 from pyproducer.common.errors import ConfigError
 from pyproducer.common.settings.parse import value_text
-from pyproducer.producer.partitioners.callable import CallablePartitioner
 from pyproducer.producer.partitioners.default import DefaultPartitioner
 from pyproducer.producer.partitioners.hashed import (
     Crc32Partitioner,
@@ -58,6 +58,19 @@ _JAVA_NAMES: dict[str, type[Any]] = {
 _OF_STICKY = {"partitioner.adaptive.partitioning.enable": True, "partitioner.availability.timeout.ms": 0,
               "partitioner.ignore.keys": False}  # with the values that ask for nothing
 _CLASS_NAMES: dict[str, type[Any]] = {cls.__name__: cls for cls in _NAMES.values()}
+
+
+class CallablePartitioner:
+    """Calls `function(topic, key, key_bytes, value, value_bytes, cluster)`; send() checks what it gives.
+
+    Thread: any caller; the function must allow that.
+    """
+
+    def __init__(self, function: Callable[[str, Any, bytes | None, Any, bytes | None, Cluster], int]) -> None:
+        self.partition = function
+
+    def __repr__(self) -> str:
+        return f"CallablePartitioner({self.partition!r})"
 
 
 def resolve_partitioner(value: object, config: Mapping[str, Any] | None = None, *,
