@@ -50,8 +50,7 @@ from pyproducer.common.errors import (
     ProducerClosedError,
     ProducerDeadError,
 )
-from pyproducer.common.timeouts import checked_timeout
-from pyproducer.common.waiting import SYSTEM_LOCKS, Cell, Locks, Waiters, release_in_child
+from pyproducer.common.waiting import SYSTEM_LOCKS, Cell, Locks, Waiters, checked_timeout, release_in_child
 from pyproducer.hotpath import Role
 
 _NOBODY = 0

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 LONGEST_WAIT_S = threading.TIMEOUT_MAX
+"""CPython's locks raise OverflowError above it: 292 years on Linux, 49 days on Windows. Java waits 2**63 - 1 ms."""
 Cell = LockType
 """A lock that is taken: it opens by being released, once."""
 
@@ -104,3 +105,22 @@ class Waiters:
                 return  # somebody else rings, too, or the last one left
             if cell is not None:
                 cell.release()
+
+
+def checked_timeout(timeout: float | None) -> float | None:
+    """Return a caller's timeout in seconds, 0 where it is negative, and None, which is for ever, where it is huge.
+
+    Raises:
+        TypeError: It is not a number.
+        ValueError: It is NaN.
+    """
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not hasattr(timeout, "__float__"):
+        raise TypeError(f"timeout must be a number of seconds or None, got {type(timeout).__name__}: {timeout!r}")
+    if timeout > LONGEST_WAIT_S:  # asked first: an int may be too large for a float
+        return None
+    seconds = float(timeout)
+    if seconds != seconds:
+        raise ValueError("timeout nan is not a number of seconds: give 0 or more, or None to wait until all is done")
+    return max(0.0, seconds)

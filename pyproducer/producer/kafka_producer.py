@@ -36,9 +36,8 @@ from pyproducer.common.html_table import html_table
 from pyproducer.common.public import public
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, to_topic
-from pyproducer.common.timeouts import checked_timeout
 from pyproducer.common.version import __version__
-from pyproducer.common.waiting import is_owned
+from pyproducer.common.waiting import checked_timeout, is_owned
 from pyproducer.hotpath import IMPL, ProducerBase
 from pyproducer.observe.why import Why
 from pyproducer.producer import process_life

@@ -47,8 +47,8 @@ from pyproducer.common.errors import DeliveryFailedError, IllegalStateError, Kaf
 from pyproducer.common.loop_inbox import inbox_of_running_loop
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata, to_topic
-from pyproducer.common.timeouts import checked_timeout
 from pyproducer.common.topic_name import ensure_topic_name
+from pyproducer.common.waiting import checked_timeout
 from pyproducer.hotpath import HEADER_SIZE_BYTES, Acknowledgement, ProducerBase, RouteTable, run_callbacks
 from pyproducer.observe.catalog import PARTITION
 from pyproducer.observe.registry import Registry

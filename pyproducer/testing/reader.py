@@ -20,7 +20,7 @@ from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.error_codes import error_for_code
 from pyproducer.common.errors import KafkaTimeoutError
 from pyproducer.common.records import Header
-from pyproducer.common.timeouts import checked_timeout
+from pyproducer.common.waiting import checked_timeout
 from pyproducer.network.sasl.patient_login import login_of
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.producer.config.other_names import laid_over
