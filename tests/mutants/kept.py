@@ -72,7 +72,7 @@ KEPT: tuple[Kept, ...] = (
          "self.open.result = None  # a route", "pass  # a route",
          "Nobody hears of a failed future that nobody looked at, until the next record of its partition."),
     Kept("traceback-keeps-the-producer", "accumulator/failure.py",
-         "        return copy.copy(error)\n", "        return error\n",
+         "self.error: KafkaError = copy.copy(error)  #", "self.error: KafkaError = error  #",
          "A producer that was dropped after a send failed is not closed."),
     # When a record expires.
     Kept("retried-batch-does-not-expire", "accumulator/record_accumulator.py",
