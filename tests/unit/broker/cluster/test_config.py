@@ -187,16 +187,16 @@ def test_path_when_given_for_a_file_then_it_is_a_text() -> None:
     assert BrokerConfig({"ssl.keystore.location": Path("/x/key.pem")}).text("ssl.keystore.location") == "/x/key.pem"
 
 
-@pytest.mark.parametrize("key", [*BROKER_CONFIG, "ssl.keystor.key", "listener.name.ssl.ssl.key.password",
-                                 "listener.name.plain.sasl.jaas.config"])
 @pytest.mark.parametrize("secret", [PEM, JAAS, ["plain hunter2 password=hunter2"]], ids=["pem", "jaas", "list"])
-def test_secret_when_it_stands_in_any_setting_then_no_error_shows_it(key: str, secret: object) -> None:
-    try:
-        BrokerConfig({key: secret})
-    except ConfigError as error:
-        said = "".join(traceback.format_exception(error)) + repr((error.args, error.__dict__))
-        assert "hunter2" not in said
-        assert BODY[:20] not in said
+def test_secret_when_it_stands_in_any_setting_then_no_error_shows_it(secret: object) -> None:
+    for key in (*BROKER_CONFIG, "ssl.keystor.key", "listener.name.ssl.ssl.key.password",
+                "listener.name.plain.sasl.jaas.config"):
+        try:
+            BrokerConfig({key: secret})
+        except ConfigError as error:
+            said = "".join(traceback.format_exception(error)) + repr((error.args, error.__dict__))
+            assert "hunter2" not in said, key
+            assert BODY[:20] not in said, key
 
 
 def test_secrets_when_described_then_all_that_kafka_hides_are_hidden() -> None:
