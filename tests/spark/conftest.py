@@ -65,6 +65,8 @@ def _start(builder: SparkSession.Builder) -> SparkSession:
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.driver.memory", "512m")
+            # It lives for minutes, of which its second compiler and the threads of a parallel collector take a part.
+            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
             .config("spark.jars", _connector_jars())
             .getOrCreate())
 
