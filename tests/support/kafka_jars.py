@@ -15,6 +15,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import metadata
@@ -143,7 +144,7 @@ def ask_java(source: Path, *arguments: str, stdin: str = "") -> list[str]:
 
 
 def compile_java(source: Path, classpath: str | None = None) -> Path:
-    """Compile one Java file and return the folder of its classes; compiled again only when its text changes.
+    """Compile one Java file and return a jar with its classes; compiled again only when its text changes.
 
     Args:
         source: The .java file; its public class has no package.
@@ -155,22 +156,26 @@ def compile_java(source: Path, classpath: str | None = None) -> Path:
     """
     classpath = kafka_classpath() if classpath is None else classpath
     digest = hashlib.sha256(source.read_bytes() + classpath.encode()).hexdigest()[:16]
-    folder = CACHE / "classes" / f"{source.stem}-{digest}"
-    if folder.is_dir():
-        return folder
+    jar = CACHE / "classes" / f"{source.stem}-{digest}.jar"  # not a folder: of one a JVM shares no classes
+    if jar.is_file():
+        return jar
     javac = _program("javac")
     if javac is None:
         raise MissingTool(f"javac is not installed: install a JDK, not only a JRE ({JDK_HINT})")
     with only_one_process("javac"):
-        if folder.is_dir():
-            return folder  # another process was first
-        with _fresh_folder(folder) as fresh:
-            command = [javac, "-nowarn", "-proc:none", "-d", fresh, "-cp", classpath, str(source)]
+        if jar.is_file():
+            return jar  # another process was first
+        with fresh_folder(jar) as fresh:
+            classes, made = Path(fresh) / "classes", Path(fresh) / jar.name
+            command = [javac, "-nowarn", "-proc:none", "-d", str(classes), "-cp", classpath, str(source)]
             answer = subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_S, check=False)
             if answer.returncode != 0:
                 raise RuntimeError(f"{source.name} does not compile:\n{answer.stderr}")
-            Path(fresh).rename(folder)
-    return folder
+            with zipfile.ZipFile(made, "w") as archive:
+                for path in sorted(classes.rglob("*.class")):
+                    archive.write(path, path.relative_to(classes))
+            made.rename(jar)
+    return jar
 
 
 @contextlib.contextmanager
@@ -186,7 +191,7 @@ def shared_classes(classpath: str) -> Iterator[list[str]]:
     if archive.is_file():
         yield [*quiet, f"-XX:SharedArchiveFile={archive}"]
         return
-    with _fresh_folder(archive) as fresh:
+    with fresh_folder(archive) as fresh:
         made = Path(fresh) / archive.name
         yield [*quiet, f"-XX:ArchiveClassesAtExit={made}"]
         if made.is_file():
@@ -223,7 +228,7 @@ def _fetch(folder: Path, is_there: Callable[[], bool], goals: list[str]) -> None
     with only_one_process("maven"):
         if is_there():
             return  # another process was first
-        with _fresh_folder(folder) as fresh:
+        with fresh_folder(folder) as fresh:
             command = [maven, "-q", "-B", *goals, f"-DoutputDirectory={fresh}"]
             failure = _run_maven([*command, "--offline"], GIVE_UP_S)
             if failure is not None:
@@ -247,7 +252,7 @@ def _run_maven(command: list[str], timeout_s: int) -> str | None:
     return lines[0].replace("[ERROR]", "").strip()[:300]
 
 
-def _fresh_folder(folder: Path) -> tempfile.TemporaryDirectory[str]:
-    """A folder beside the wanted one: it takes its name only when it is complete."""
+def fresh_folder(folder: Path) -> tempfile.TemporaryDirectory[str]:
+    """A folder beside the wanted one, or for the wanted file: it takes its name only when it is complete."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     return tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fresh-", ignore_cleanup_errors=True)

@@ -9,6 +9,7 @@ No import of pytest: benchmarks use this module too (with `jvm_options=BENCHMARK
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
 import shutil
 import signal
@@ -17,11 +18,21 @@ import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from tests.support.kafka_jars import SHORT_RUN, compile_java, java, kafka_classpath, shared_classes
+from tests.support.kafka_jars import (
+    CACHE,
+    SHORT_RUN,
+    compile_java,
+    fresh_folder,
+    java,
+    kafka_classpath,
+    only_one_process,
+    shared_classes,
+)
 from tests.support.patience import GIVE_UP_S, PROGRAM_S
 from tests.support.ports import ReservedPorts
 
@@ -33,6 +44,7 @@ TLS_LISTENERS = ("SSL", "MTLS", "MISNAMED")
 # Fast to start and quiet beside the client that is tested: one compiler tier, one collector thread.
 TEST_JVM_OPTIONS = ("-Xmx512m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 BENCHMARK_JVM_OPTIONS = ("-Xmx1g", "-Xms1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Xshare:auto")
+ARCHIVE = "-XX:ArchiveClassesAtExit="
 
 
 def new_cluster_id() -> str:
@@ -75,12 +87,15 @@ class KafkaServer:
                  cluster_id: str | None = None, plugins: Sequence[Path] = ()) -> None:
         self._java = java()
         self._classpath = kafka_classpath()
-        self._own_classes = [compile_java(source, self._classpath) for source in (NODE_SOURCE, *plugins)]
+        node, *others = (str(compile_java(source, self._classpath)) for source in (NODE_SOURCE, *plugins))
+        self._node_classpath = os.pathsep.join((node, self._classpath))
+        self._plugins = others  # behind: what a JVM shares classes of has to come first
         self._certificates = certificates
         self._proxy_port = proxy_port
         self._settings = dict(settings or {})
         self._listeners = dict(listeners or {})
         self._jvm_options = tuple(jvm_options)
+        self._archives = any(option.startswith(ARCHIVE) for option in jvm_options)
         self._features = dict(features or {})
         self._own_folder = folder is None
         self.folder = Path(tempfile.mkdtemp(prefix="kafka-server-")) if folder is None else folder
@@ -160,8 +175,9 @@ class KafkaServer:
     def start(self) -> KafkaServer:
         """Start the node (formatting its folder the first time) and wait until it serves."""
         properties = self._write_properties()
-        command = [self._java, *self._jvm_options, f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}",
-                   "-Dlog4j2.disableJmx=true", "-cp", os.pathsep.join([*map(str, self._own_classes), self._classpath]),
+        sharing = () if self._archives else _sharing(self._node_classpath)
+        command = [self._java, *sharing, *self._jvm_options, f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}",
+                   "-Dlog4j2.disableJmx=true", "-cp", os.pathsep.join((self._node_classpath, *self._plugins)),
                    "KafkaNode", str(properties), str(self.log_dir), self._cluster_id,
                    *(f"{name}={level}" for name, level in self._features.items())]
         self._read_from = self.output.stat().st_size if self.output.exists() else 0
@@ -355,3 +371,21 @@ class KafkaServer:
                 "listener.name.misnamed.ssl.keystore.location": self._certificates.misnamed_keystore,
             })
         return settings
+
+
+@cache
+def _sharing(classpath: str) -> tuple[str, ...]:
+    """Return the options by which a node takes its classes from an archive: its start is half of the CPU then.
+
+    A node that is started for that, and ended in order, writes the archive once (class data sharing, JDK 13 and newer).
+    """
+    archive = CACHE / "classes" / f"node-{hashlib.sha256(f'{java()}{classpath}'.encode()).hexdigest()[:16]}.jsa"
+    if not archive.is_file():
+        with only_one_process("node"), fresh_folder(archive) as fresh:
+            made = Path(fresh) / archive.name
+            if not archive.is_file():  # else another process was first
+                with KafkaServer(jvm_options=(*TEST_JVM_OPTIONS, f"{ARCHIVE}{made}")) as node:
+                    node.shut_down()
+            if made.is_file():
+                made.replace(archive)
+    return (f"-XX:SharedArchiveFile={archive}",) if archive.is_file() else ()
