@@ -63,13 +63,12 @@ def pytest_of_users(folder: Path, tests: str) -> subprocess.CompletedProcess[str
     """Run pytest with the plugin of these sources."""
     (folder / "test_users.py").write_text(tests)
     path = os.pathsep.join([str(ROOT), str(FOLDER.parent)])
-    # By its module, whether or not the installation that runs this has the entry point; in the order written, because
-    # a broker that tests share shows one what another did.
+    # By its module, whether or not the installation that runs this has the entry point; without other plugins, one of
+    # which draws the order: a broker that tests share shows one what another did.
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:pyproducer", "-p", PLUGIN, "-p", "no:randomly",
-         "-p", "no:cacheprovider", "test_users.py"],
-        cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=PROGRAM_S,
-        check=False)
+        [sys.executable, "-m", "pytest", "-q", "-p", PLUGIN, "-p", "no:cacheprovider", "test_users.py"],
+        cwd=folder, env={**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, capture_output=True,
+        text=True, timeout=PROGRAM_S, check=False)
 
 
 def test_fixtures_give_an_own_broker_and_a_shared_one(tmp_path: Path) -> None:
