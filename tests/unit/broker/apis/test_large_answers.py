@@ -49,7 +49,7 @@ def test_describe_configs_when_there_are_very_many_topics_then_all_of_them_are_t
     try:
         stage.state.topic_life.create_topic("orders", 1, {})
         stage.state.topic_life.create_topic("mine", 1, {"retention.ms": "7"})
-        names = ["orders"] * 2000 + ["mine"] * 2000
+        names = ["orders"] * 800 + ["mine"] * 800
         answer = stage.ask(ApiKeys.DESCRIBE_CONFIGS, 4, {
             "include_synonyms": True, "include_documentation": False, "resources": [
                 {"resource_type": 2, "resource_name": name, "configuration_keys": keys} for name in names]})
