@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from uuid import UUID
 
 from pyproducer.client.blocking_client import Answer, BlockingClient, Connection
 from pyproducer.client.find_coordinator import (
@@ -32,6 +33,7 @@ from pyproducer.common.consumer_offsets import OffsetAndMetadata
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import (
     ApiError,
+    ConfigError,
     DisconnectedError,
     FatalProducerError,
     KafkaError,
@@ -41,6 +43,7 @@ from pyproducer.common.errors import (
 from pyproducer.common.waiting import new_cell
 from pyproducer.network.sasl.patient_login import login_of
 from pyproducer.protocol.apis import ApiKeys
+from pyproducer.protocol.types import ZERO_UUID
 from pyproducer.record.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdAndEpoch
 from pyproducer.transaction.transactions import TRANSACTIONS_V2
 
@@ -53,9 +56,11 @@ _LAST_OFFSET_FETCH_WITH_NAMES = 9
 _FIRST_OFFSET_FETCH_WITH_GROUPS = 8
 _LAST_ADD_PARTITIONS_OF_CLIENTS = 3
 _PAUSE_S = 0.1
+_MOVED = COORDINATOR_MOVED | {ErrorCode.REQUEST_TIMED_OUT}  # the latter of its own log: another one may lead that now
 # Of a connection that is of no use any more; another one may be.
 _NO_ANSWER = (DisconnectedError, KafkaTimeoutError, RemoteProtocolError)
 _SHORT_PAUSE_S = 0.01  # a transaction is completed within milliseconds
+_LOOKS_FOR_TOPIC = 5  # a broker that was started a moment ago, or did not hear of a new topic yet, does not know it
 
 K = TypeVar("K")
 
@@ -128,6 +133,47 @@ def coordinators_of(config: Any, *, timeout_s: float, request_timeout_s: float |
         yield CoordinatorClient(client, config.bootstrap_servers, timeout_s=timeout_s, clock=clock)
 
 
+class KeptCoordinators:
+    """A client of a producer's settings that is made when it is needed, and kept until it is closed.
+
+    Args:
+        config: A ProducerConfig; max.block.ms is the longest time for a call, and for the login.
+        clock: For that.
+
+    Raises:
+        ConfigError: max.block.ms is 0, a time in which no broker can answer.
+    """
+
+    def __init__(self, config: Any, clock: Clock) -> None:
+        if config.max_block_ms == 0:
+            raise ConfigError("max.block.ms", 0, "it is the longest time in which brokers are asked here and answer: "
+                              "set it to 1 or more, or leave it out, which is 60000")
+        self._config = config
+        self._clock = clock
+        self._kept: tuple[CoordinatorClient, contextlib.ExitStack] | None = None
+
+    def client(self) -> CoordinatorClient:
+        """Return it.
+
+        Raises:
+            KafkaError: The login fails.
+        """
+        if self._kept is None:
+            config = self._config
+            with contextlib.ExitStack() as end:
+                client = end.enter_context(coordinators_of(
+                    config, timeout_s=config.max_block_ms / 1000, request_timeout_s=config.request_timeout_ms / 1000,
+                    clock=self._clock))
+                self._kept = client, end.pop_all()
+        return self._kept[0]
+
+    def close(self) -> None:
+        """Close its connections; another one is made when it is needed."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept[1].close()
+
+
 class CoordinatorClient:
     """Asks coordinators. Keeps its connections until it is closed.
 
@@ -181,7 +227,7 @@ class CoordinatorClient:
         """
         codes = self.end_transactions([EndRequest(each.transactional_id, each.producer_id, each.epoch, False)
                                        for each in found])
-        if not found or _is_v2(self._any_connection()):
+        if not found or _is_v2(self._repeated(self._any_connection, self._deadline_ms())):
             return  # the end of a transaction has changed the epoch
         # Before that its producer could write on, outside of any transaction that a coordinator knows. An id that was
         # initialised by another one since the end keeps its epoch; only a transaction that this one has begun in these
@@ -213,13 +259,15 @@ class CoordinatorClient:
         _ensure_no_error(answer.body["error_code"], "InitProducerId", transactional_id)
         return ProducerIdAndEpoch(answer.body["producer_id"], answer.body["producer_epoch"])
 
-    def fetch_offsets(self, groups: Sequence[str], place: TopicPartition | None
-                      ) -> list[dict[TopicPartition, OffsetAndMetadata]]:
-        """Return what each group has committed, in order; while a transaction may change that, it is waited for.
+    def fetch_offsets(self, groups: Sequence[str], place: TopicPartition | None, *,
+                      is_stable: bool = True) -> list[dict[TopicPartition, OffsetAndMetadata]]:
+        """Return what each group has committed, in order.
 
         Args:
             groups: Their ids.
-            place: The partition that is asked for; None for all of the group.
+            place: The partition that is asked for; None for all of which the group has committed any.
+            is_stable: While a transaction may change that, it is waited for; of `place` alone, for what is committed
+                first is no partition of the group before.
 
         Raises:
             UnsupportedVersionError: A broker is older than 2.5.
@@ -232,7 +280,7 @@ class CoordinatorClient:
             def build(version: int) -> Mapping[str, Any]:
                 asked = {"group_id": group, "topics": topics}
                 return {**({"groups": [asked]} if version >= _FIRST_OFFSET_FETCH_WITH_GROUPS else asked),
-                        "require_stable": True}
+                        "require_stable": is_stable}
             return build
 
         def found_in(answer: Answer) -> Struct:
@@ -350,11 +398,27 @@ class CoordinatorClient:
             KafkaTimeoutError: Not answered in time.
             ApiError: A broker refuses.
         """
-        rows: list[TransactionRow] = []
+        return sorted(self._repeated(lambda: [
+            row for node_id, address in self._brokers().items()  # anew each time: one that has ended is none any more
+            for row in self._list(address, node_id, states, pattern)], self._deadline_ms()))
+
+    def topic_id(self, topic: str) -> UUID | None:
+        """Return the id of a topic, zero of brokers before 2.8; None where there is no such topic. None is created.
+
+        Raises:
+            ApiError: The broker refuses.
+            KafkaTimeoutError: Not answered in time.
+        """
         deadline_ms = self._deadline_ms()
-        for node_id, address in self._repeated(self._brokers, deadline_ms).items():
-            rows.extend(self._repeated(partial(self._list, address, node_id, states, pattern), deadline_ms))
-        return sorted(rows)
+        for look in range(_LOOKS_FOR_TOPIC):
+            if look and self._clock.now_ms() + _PAUSE_S * 1000 >= deadline_ms:
+                break
+            if look:
+                self._clock.wait(new_cell(), _PAUSE_S)
+            found = self._repeated(partial(self._topic_id, topic), deadline_ms)
+            if found is not None:
+                return found
+        return None
 
     # ---- how
 
@@ -396,13 +460,13 @@ class CoordinatorClient:
                                                             f"leaves {keys[index]!r} out"), _PAUSE_S
                         self._coordinators.pop((key_type, keys[index]), None)
                         continue
-                    if code in COORDINATOR_MOVED:
+                    if code in _MOVED:
                         self._coordinators.pop((key_type, keys[index]), None)
                     elif code not in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNSTABLE_OFFSET_COMMIT):
                         answers[index] = answer
                         continue
                     last = error_for_code(code, api=api_key.title)
-                    pause_s = pause_s or (_PAUSE_S if code in COORDINATOR_MOVED else _SHORT_PAUSE_S)
+                    pause_s = pause_s or (_PAUSE_S if code in _MOVED else _SHORT_PAUSE_S)
             if len(answers) < len(keys):
                 what = f"{api_key.title} for {len(keys) - len(answers)} of {len(keys)} keys"
                 # Nothing failed where the answer to FindCoordinator left a key out.
@@ -410,7 +474,11 @@ class CoordinatorClient:
         return [answers[index] for index in range(len(keys))]
 
     def _find(self, key_type: int, keys: set[str]) -> None:
-        """Find the coordinators of keys that are not known: of all at once where the broker takes several."""
+        """Find the coordinators of keys that are not known: of all at once where the broker takes several.
+
+        One that there is not now keeps nobody from the others.
+        """
+        refusal: ApiError | None = None
         wanted = sorted(key for key in keys if (key_type, key) not in self._coordinators)
         while wanted:
             connection = self._any_connection()
@@ -419,11 +487,14 @@ class CoordinatorClient:
             answer = self._client.ask(connection, ApiKeys.FIND_COORDINATOR,
                                       partial(find_coordinator_body, key_type=key_type, keys=asked))
             for found in found_coordinators(answer.body, answer.version, asked[0]):
-                if found.error_code:
-                    raise error_for_code(found.error_code, message=f"The coordinator of {found.key!r}:",
-                                         api=ApiKeys.FIND_COORDINATOR.title)
-                self._coordinators[key_type, found.key] = found.node.host, found.node.port
+                if not found.error_code:
+                    self._coordinators[key_type, found.key] = found.node.host, found.node.port
+                elif refusal is None or refusal.retriable:
+                    refusal = error_for_code(found.error_code, message=f"The coordinator of {found.key!r}:",
+                                             api=ApiKeys.FIND_COORDINATOR.title)
             wanted = wanted[len(asked):]
+        if refusal is not None:
+            raise refusal
 
     def _list(self, address: tuple[str, int], node_id: int, states: Sequence[str],
               pattern: str | None) -> list[TransactionRow]:
@@ -444,6 +515,20 @@ class CoordinatorClient:
     def _brokers(self) -> dict[int, tuple[str, int]]:
         body = self._client.ask(self._any_connection(), ApiKeys.METADATA, lambda _version: {"topics": []}).body
         return {broker["node_id"]: (broker["host"], broker["port"]) for broker in body["brokers"]}
+
+    def _topic_id(self, topic: str) -> UUID | None:
+        """Return the id, or None, as one broker knows it."""
+        answer = self._client.ask(self._any_connection(), ApiKeys.METADATA, lambda _version: {
+            "topics": [{"name": topic}], "allow_auto_topic_creation": False})
+        for found in answer.body["topics"]:
+            code = found["error_code"]
+            if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
+                return None
+            if code != ErrorCode.LEADER_NOT_AVAILABLE:
+                _ensure_no_error(code, "Metadata", f"topic {topic!r}")
+            topic_id: UUID = found.get("topic_id", ZERO_UUID)
+            return topic_id
+        raise RemoteProtocolError(f"Metadata: the answer leaves the topic {topic!r} out")
 
     def _repeated(self, question: Callable[[], K], deadline_ms: int) -> K:
         """Ask until it is answered."""

@@ -15,13 +15,12 @@ Source:  ours; Java KafkaProducer.completeTransaction (KIP-939) needs the produc
 
 from __future__ import annotations
 
-import contextlib
 import enum
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final
 
-from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest, coordinators_of
+from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest, KeptCoordinators
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.public import public
@@ -48,7 +47,7 @@ class TransactionCompleter:
 
     Args:
         props: The producer's settings: bootstrap.servers, security.protocol, ssl.* and sasl.*; max.block.ms is the
-            longest time of a call. The others are checked, and not used.
+            longest time of a call, and not 0. The others are checked, and not used.
 
     Raises:
         ConfigError: A setting is wrong.
@@ -57,8 +56,7 @@ class TransactionCompleter:
     def __init__(self, props: Mapping[str, object]) -> None:
         self._config = ProducerConfig(CONFIG_TABLE.guarded(props))
         self._clock = SystemClock()
-        self._stack: contextlib.ExitStack | None = None
-        self._coordinators: CoordinatorClient | None = None
+        self._coordinators = KeptCoordinators(self._config, self._clock)
 
     def commit(self, prepared: PreparedTransaction) -> TransactionOutcome:
         """Commit a transaction, and say what became of it.
@@ -112,20 +110,11 @@ class TransactionCompleter:
         return outcomes
 
     def _client(self) -> CoordinatorClient:
-        if self._coordinators is None:
-            config, clock = self._config, self._clock
-            with contextlib.ExitStack() as stack:
-                self._coordinators = stack.enter_context(coordinators_of(
-                    config, timeout_s=config.max_block_ms / 1000, request_timeout_s=config.request_timeout_ms / 1000,
-                    clock=clock))
-                self._stack = stack.pop_all()
-        return self._coordinators
+        return self._coordinators.client()
 
     def close(self) -> None:
         """Close the connections; another call makes new ones."""
-        stack, self._stack, self._coordinators = self._stack, None, None
-        if stack is not None:
-            stack.close()
+        self._coordinators.close()
 
     def __enter__(self) -> TransactionCompleter:
         return self

@@ -49,9 +49,10 @@ class SimulatedCompleter(TransactionCompleter):
         super().__init__(props)
         self._network = network
         self._clock: Any = _Sleeper(clock)
+        self._coordinators._clock = cast("Any", self._clock)
 
     def _client(self) -> CoordinatorClient:
-        is_new = self._coordinators is None
+        is_new = self._coordinators._kept is None
         coordinators = super()._client()
         if is_new:
             network, clock = self._network, self._clock

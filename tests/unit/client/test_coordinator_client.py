@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 import pyproducer.client.blocking_client as blocking_client_module
 from pyproducer.client.blocking_client import BlockingClient
-from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest
+from pyproducer.client.coordinator_client import CoordinatorClient, EndRequest, KeptCoordinators
 from pyproducer.client.resolver import ResolvedAddress
 from pyproducer.common.clock import Clock, SystemClock
-from pyproducer.common.cluster import TopicPartition
+from pyproducer.common.cluster import Node, TopicPartition
 from pyproducer.common.consumer_offsets import OffsetAndMetadata
 from pyproducer.common.errors import (
+    AuthorizationError,
+    ConfigError,
     CorrelationIdMismatchError,
     DisconnectedError,
     KafkaTimeoutError,
@@ -25,12 +28,13 @@ from pyproducer.common.errors import (
 from pyproducer.common.waiting import Cell
 from pyproducer.network.channel_builder import PlaintextChannelBuilder
 from pyproducer.network.send import NetworkSend
+from pyproducer.producer.config import ProducerConfig
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.layout import ProducerIdAndEpoch
 from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
 from tests.unit.client.mock_selector import Request, encode
-from tests.unit.client.scripted_cluster import ScriptedCluster
+from tests.unit.client.scripted_cluster import ScriptedCluster, topic_row
 from tests.unit.client.tiny_server import CLOSE, TinyServer, _frames
 
 CLOCK = SystemClock()
@@ -295,6 +299,177 @@ def test_commit_offsets_when_its_connection_has_ended_since_the_call_before_then
         hangs_up[0] = True
         coordinators.commit_offsets(ID, ProducerIdAndEpoch(1000, 3), TopicPartition("t", 0),
                                     {ID: OffsetAndMetadata(7)})
+
+
+def test_abort_when_its_connection_has_ended_since_the_question_before_then_another_one_is_made() -> None:
+    """As above: a driver that looked which transactions it may abort ended by a DisconnectedError."""
+    clock, node, hangs_up = Skipping(), OneNode("", 0), [0]
+    node._cluster.versions.update({ApiKeys.END_TXN: (0, 4), ApiKeys.INIT_PRODUCER_ID: (0, 5)})
+    bodies: dict[ApiKeys, Mapping[str, Any]] = {
+        ApiKeys.END_TXN: {"throttle_time_ms": 0, "error_code": 0},
+        ApiKeys.INIT_PRODUCER_ID: {"throttle_time_ms": 0, "error_code": 0, "producer_id": 1000, "producer_epoch": 4}}
+    asked: list[ApiKeys] = []
+
+    def answer(request: Request) -> object:
+        asked.append(request.api_key)
+        if hangs_up[0]:
+            hangs_up[0] -= 1
+            return CLOSE
+        return bodies.get(request.api_key) or node(request)
+
+    with TinyServer(answer) as server, blocking_client(clock) as client:
+        node.port = server.port
+        coordinators = CoordinatorClient(client, [("127.0.0.1", server.port)], timeout_s=GIVE_UP_S, clock=clock)
+        found = coordinators.describe_transactions([ID])
+        end_transactions = coordinators.end_transactions
+
+        def end_and_hang_up(requests: Sequence[EndRequest]) -> list[int]:
+            codes = end_transactions(requests)
+            hangs_up[0] = 2
+            with pytest.raises(DisconnectedError):
+                client.ask(coordinators._any_connection(), ApiKeys.METADATA, about_brokers)
+            clock.advance(round(2 * GIVE_UP_S * 1000))
+            return codes
+
+        coordinators.end_transactions = end_and_hang_up  # type: ignore[method-assign]  # as a broker ends sessions
+        coordinators.abort_and_fence(found)
+    assert asked[-1] is ApiKeys.INIT_PRODUCER_ID
+
+
+def test_end_when_one_id_has_no_coordinator_then_the_others_are_ended_all_the_same() -> None:
+    """Those behind it in the alphabet were not even looked for, and what was decided of them stayed open."""
+    clock, node, ended = Skipping(), OneNode("", 0), []
+    node._cluster.versions[ApiKeys.END_TXN] = (0, 4)
+
+    def answer(request: Request) -> object:
+        if request.api_key is ApiKeys.FIND_COORDINATOR:
+            return {"throttle_time_ms": 0, "coordinators": [
+                {"key": key, "node_id": -1 if key == "b" else 1, "host": "" if key == "b" else "127.0.0.1",
+                 "port": server.port, "error_code": 15 if key == "b" else 0, "error_message": None}
+                for key in request.body["coordinator_keys"]]}
+        if request.api_key is ApiKeys.END_TXN:
+            ended.append(request.body["transactional_id"])
+            return {"throttle_time_ms": 0, "error_code": 0}
+        return node(request)
+
+    with TinyServer(answer) as server, blocking_client(clock) as client:
+        coordinators = CoordinatorClient(client, [("127.0.0.1", server.port)], timeout_s=1, clock=clock)
+        with pytest.raises(KafkaTimeoutError, match=r"EndTxn for 1 of 3 keys.*COORDINATOR_NOT_AVAILABLE: .*'b':"):
+            coordinators.end_transactions([EndRequest(key, 7, 0, True) for key in ("a", "b", "c")])
+    assert ended == ["a", "c"]
+
+
+def test_find_when_one_key_is_refused_for_good_then_no_other_that_is_not_there_yet_hides_it() -> None:
+    def answer(request: Request) -> object:
+        if request.api_key is ApiKeys.FIND_COORDINATOR:
+            return {"throttle_time_ms": 0, "coordinators": [
+                {"key": key, "node_id": -1, "host": "", "port": -1, "error_code": code, "error_message": None}
+                for key, code in (("a", 15), ("b", 53), ("c", 15))]}
+        return node(request)
+
+    clock, node = Skipping(), OneNode("", 0)
+    with TinyServer(answer) as server, blocking_client(clock) as client:
+        coordinators = CoordinatorClient(client, [("127.0.0.1", server.port)], timeout_s=1, clock=clock)
+        with pytest.raises(AuthorizationError, match=r"TRANSACTIONAL_ID_AUTHORIZATION_FAILED: .*'b':"):
+            coordinators.describe_transactions(["a", "b", "c"])
+    assert clock.now_ms() == 0
+
+
+def test_list_when_a_broker_has_ended_then_those_that_there_are_now_are_asked() -> None:
+    """The one that was gone was asked until the time was over: a query ended while a broker was started again."""
+    clock, node = Skipping(), OneNode("", 0)
+    node._cluster.versions[ApiKeys.LIST_TRANSACTIONS] = (0, 0)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        asked: list[ApiKeys] = []
+
+        def answer(request: Request) -> object:
+            asked.append(request.api_key)
+            if request.api_key is ApiKeys.LIST_TRANSACTIONS:
+                return {"throttle_time_ms": 0, "error_code": 0, "unknown_state_filters": [], "transaction_states": [
+                    {"transactional_id": ID, "producer_id": 7, "transaction_state": "Ongoing"}]}
+            if request.api_key is ApiKeys.METADATA:
+                node._cluster.nodes = [Node(1, "127.0.0.1", server.port)]
+                if asked.count(ApiKeys.METADATA) == 1:
+                    node._cluster.nodes.append(Node(2, *nobody.getsockname()))
+                return node._cluster(request)
+            return node(request)
+
+        with TinyServer(answer) as server, blocking_client(clock) as client:
+            coordinators = CoordinatorClient(client, [("127.0.0.1", server.port)], timeout_s=1, clock=clock)
+            assert [row.transactional_id for row in coordinators.list_transactions()] == [ID]
+    assert asked.count(ApiKeys.METADATA) == 2
+
+
+@pytest.mark.parametrize("code", [7, 14, 15, 16])
+def test_commit_offsets_when_the_coordinator_cannot_store_them_now_then_it_is_asked_again(code: int) -> None:
+    """Of 7, REQUEST_TIMED_OUT, a batch that could have been decided failed; a producer asks again."""
+    clock, node, codes = Skipping(), OneNode("", 0), [code]
+    node._cluster.finalized["transaction.version"] = 2
+    node._cluster.versions[ApiKeys.TXN_OFFSET_COMMIT] = (0, 5)
+
+    def answer(request: Request) -> object:
+        if request.api_key is ApiKeys.TXN_OFFSET_COMMIT:
+            return {"throttle_time_ms": 0, "topics": [{"name": "t", "partitions": [
+                {"partition_index": 0, "error_code": codes.pop() if codes else 0}]}]}
+        return node(request)
+
+    with TinyServer(answer) as server, blocking_client(clock) as client:
+        node.port = server.port
+        coordinators = CoordinatorClient(client, [("127.0.0.1", server.port)], timeout_s=GIVE_UP_S, clock=clock)
+        coordinators.commit_offsets(ID, ProducerIdAndEpoch(1000, 3), TopicPartition("t", 0),
+                                    {ID: OffsetAndMetadata(7)})
+    assert node.asked == [ApiKeys.FIND_COORDINATOR] * 2
+
+
+TOPIC_ID = UUID(int=7)
+
+
+@pytest.mark.parametrize(("codes", "found", "waited_ms"), [
+    ([0], TOPIC_ID, 0), ([5], TOPIC_ID, 0), ([3, 3, 0], TOPIC_ID, 200), ([3] * 9, None, 400), ([17] * 9, None, 400)])
+def test_topic_id_when_a_broker_may_not_know_the_topic_yet_then_a_few_looks_are_believed(
+        codes: list[int], found: UUID | None, waited_ms: int) -> None:
+    clock, cluster = Skipping(), ScriptedCluster(1)
+
+    def answer(request: Request) -> object:
+        if request.api_key is ApiKeys.METADATA:
+            assert not request.body["allow_auto_topic_creation"]
+            cluster.topics["t"] = topic_row("t", 1, error=codes.pop(0), topic_id=TOPIC_ID)
+        return cluster(request)
+
+    with TinyServer(answer) as server, blocking_client(clock) as client:
+        coordinators = CoordinatorClient(client, [("127.0.0.1", server.port)], timeout_s=GIVE_UP_S, clock=clock)
+        assert coordinators.topic_id("t") == found
+    assert clock.now_ms() == waited_ms
+
+
+def test_topic_id_when_its_time_is_short_or_it_may_not_be_seen_then_that_is_the_answer() -> None:
+    clock, cluster = Skipping(), ScriptedCluster(1)
+    with TinyServer(cluster) as server, blocking_client(clock) as client:
+        coordinators = CoordinatorClient(client, [("127.0.0.1", server.port)], timeout_s=0.15, clock=clock)
+        assert coordinators.topic_id("t") is None
+        assert clock.now_ms() == 100
+        cluster.topics["t"] = topic_row("t", error=29)
+        with pytest.raises(AuthorizationError, match=r"TOPIC_AUTHORIZATION_FAILED: Metadata of topic 't'"):
+            coordinators.topic_id("t")
+
+
+def test_kept_when_no_time_is_allowed_then_the_setting_is_named() -> None:
+    """Each call ended at once, as if the brokers were at fault."""
+    with pytest.raises(ConfigError, match=r"value 0 for configuration max\.block\.ms: .*set it to 1 or more"):
+        KeptCoordinators(ProducerConfig({"bootstrap.servers": "127.0.0.1:1", "max.block.ms": 0}), CLOCK)
+
+
+def test_kept_when_it_is_closed_then_the_next_call_has_another_one() -> None:
+    kept = KeptCoordinators(ProducerConfig({"bootstrap.servers": "127.0.0.1:1"}), CLOCK)
+    kept.close()
+    first = kept.client()
+    assert kept.client() is first
+    kept.close()
+    second = kept.client()
+    assert second is not first
+    kept.close()
+    kept.close()
 
 
 def test_call_when_the_first_broker_says_nothing_then_the_second_has_time_left() -> None:
