@@ -180,7 +180,7 @@ def leftovers(exactly_once_id: str, topic: str | None, *, ends: bool, servers: s
     name = printable(exactly_once_id)
     try:
         with TwoPhase(props, exactly_once_id, topic) as driver:
-            last = driver.last_decision()
+            last = driver.last_decision(waits=False)  # whoever was killed in the middle of one has not decided
             click.echo(f"{name}: nothing is decided" if last is None else
                        f"{name}: the last decision is batch {last.batch_id}, {len(last.tasks)} transactions"
                        f"{f', query {printable(last.query_id)}' if last.query_id else ''}")

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pyproducer.twophase import Plan, RowsDigest, TaskOutcome, TaskTransaction, TwoPhase, Work
 
 ID, TOPIC, ON_LOST, START = "exactly.once.id", "exactly.once.topic", "exactly.once.on.lost", "exactly.once.start"
-_CHOICES = {ON_LOST: ("rewrite", "fail"), START: ("strict", "current")}
 _DIGESTED = ("key", "value", "topic")
 _WITHOUT_REFERENCES = 2  # from version 3 on the bytes depend on which objects are the same ones
 
@@ -73,7 +72,15 @@ class ExactlyOnce:
             for name, value in given.items():
                 raise ConfigError(name, value, f"it is for streams that are written exactly once: set {ID}, too")
             return None
-        from pyproducer.twophase.two_phase import DEFAULT_TIMEOUT_MS, TIMEOUT, check_prefix, is_two_phase
+        from pyproducer.twophase.two_phase import (
+            DEFAULT_TIMEOUT_MS,
+            REWRITE,
+            STRICT,
+            TIMEOUT,
+            check_choices,
+            check_prefix,
+            is_two_phase,
+        )
 
         prefix: Any = given[ID]
         check_prefix(prefix)
@@ -81,13 +88,12 @@ class ExactlyOnce:
         if not isinstance(place, str) or not place.strip():
             raise ConfigError(TOPIC, place, "rows name their topics, so name one here that exists: what was decided is "
                                             "kept as offsets of its partition 0")
-        for name, choices in _CHOICES.items():
-            if given.setdefault(name, choices[0]) not in choices:
-                raise ConfigError(name, given[name], f"it is {' or '.join(choices)}")
+        on_lost, start = given.get(ON_LOST, REWRITE), given.get(START, STRICT)
+        check_choices(on_lost, start)
         props["transactional.id"] = f"{prefix}.p0"  # each task binds its own
         if not is_two_phase(props):
             props.setdefault(TIMEOUT, DEFAULT_TIMEOUT_MS)
-        return cls(prefix, place.strip(), str(given[ON_LOST]), str(given[START]))
+        return cls(prefix, place.strip(), str(on_lost), str(start))
 
 
 def driver_of(settings: SinkSettings) -> TwoPhase:
@@ -97,7 +103,8 @@ def driver_of(settings: SinkSettings) -> TwoPhase:
     once = settings.exactly_once
     if once is None:
         raise IllegalStateError(f"the sink has no {ID}")
-    return TwoPhase(settings.props, once.prefix, once.topic, on_lost=once.on_lost, start=once.start)
+    return TwoPhase(settings.props, once.prefix, once.topic, awaits_topic=once.topic == settings.topic,
+                    on_lost=once.on_lost, start=once.start)
 
 
 def ensure_at_least_once(settings: SinkSettings, how: str) -> None:
@@ -222,7 +229,7 @@ def send_once(sink: KafkaSink, plan: Plan, parts: Iterable[Any], digest_of: Call
     for _ in iterator:
         pass
     work.ensure_same(digest)
-    return sink.tell(replace(task, is_exactly_once=True)), TaskOutcome.of(work)
+    return sink.tell(replace(task, is_exactly_once=True)), TaskOutcome.of(work, digest=digest)
 
 
 def _begun(sink: KafkaSink, work: Work, stack: ExitStack) -> tuple[Lent, TaskTransaction]:

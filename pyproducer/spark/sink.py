@@ -219,7 +219,8 @@ class KafkaSink:
         """Write a micro-batch, for `writeStream.foreachBatch(sink.foreach_batch)`.
 
         With `exactly.once.id` it is exactly once: call it once for each micro-batch, with what depends on it alone. A
-        second call in the same run of a query is refused (Spark Connect tells no run: there its rows pass for written).
+        second call in the same run of a query is refused (Spark Connect tells no run: there its rows pass for written,
+        which the log says where they are others, unless they are more).
 
         Raises:
             ExactlyOnceError: With `exactly.once.id`: the batch does not follow the last one, or was not committed.

@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.twophase.decision import NO_BATCH, Decision
 from pyproducer.twophase.errors import LostTransactionsError, RefusedBatchError
-from pyproducer.twophase.task import RowsDigest, TaskTransaction, TransactionalRowProducer, task_id
+from pyproducer.twophase.task import NO_ROWS, RowsDigest, TaskTransaction, TransactionalRowProducer, task_id
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from pyproducer.record.layout import ProducerIdAndEpoch
 
 
@@ -38,6 +40,8 @@ class Plan:
         last: What was decided last; None where nothing was. Its tasks are here only where some are lost.
         lost: Indexes of tasks that were decided, and whose transactions are gone.
         adopts: Whether a first batch above 0 is taken.
+        topic_id: Of the topic; None where it was not there yet.
+        rows: How many rows the last batch was decided with, and a checksum of all of them.
     """
 
     prefix: str
@@ -46,6 +50,8 @@ class Plan:
     last: Decision | None = None
     lost: frozenset[int] = frozenset()
     adopts: bool = False
+    topic_id: UUID | None = None
+    rows: RowsDigest = NO_ROWS
 
     @property
     def place(self) -> TopicPartition:
@@ -118,7 +124,8 @@ class Work:
         index: Of the task.
         batch_id: Number of the batch.
         query_id: Whose.
-        is_done: Whether its rows are there already: it writes none, and gives their digest to `ensure_same`.
+        is_done: Whether its rows are there already: it writes none, and gives their digest to `ensure_same`, and with
+            its outcome to the driver, which sees whether they have become more.
     """
 
     plan: Plan

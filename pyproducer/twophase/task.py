@@ -12,6 +12,7 @@ Source:  ours.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -65,6 +66,15 @@ class RowsDigest(NamedTuple):
         """Return it with more rows, as bytes that are equal for equal rows."""
         return RowsDigest(self.row_count + row_count, crc32c(rows, self.checksum))
 
+    @classmethod
+    def of_all(cls, digests: Iterable[RowsDigest]) -> RowsDigest:
+        """Return one for the rows of several tasks, in whatever order these come."""
+        row_count = checksum = 0
+        for digest in digests:
+            row_count += digest.row_count
+            checksum ^= digest.checksum
+        return cls(row_count, checksum)
+
 
 NO_ROWS = RowsDigest()
 
@@ -79,7 +89,7 @@ class TaskOutcome:
         batch_id: Number of the batch.
         query_id: Whose.
         prepared: What is to be committed; None where the task had no rows, or they were there.
-        digest: Of the rows in it.
+        digest: Of the rows in it, or that were there.
     """
 
     plan: Plan

@@ -1,8 +1,9 @@
 """The driver's part: what was left is repaired, a batch is decided in one step, and its transactions are ended.
 
-    plan      fence other drivers; read the last decision; commit what it decided; abort what nobody decided
+    plan      the topic is there; fence other drivers; read the last decision; commit what it decided, abort the rest
     (tasks)   each prepares a transaction: see task.py
-    decide    all of them are open; then the decision: offsets of the driver's groups in a transaction of P.driver
+    decide    all of them are open, the topic is the same; then the decision: offsets of the driver's groups in a
+              transaction of P.driver
     finish    commit each
     abort     where a batch failed: abort each that is not decided
 
@@ -22,31 +23,35 @@ Source:  ours; Flink's KafkaSink for bounded names and for what it loses: a tran
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyproducer.client.coordinator_client import (
     CoordinatorClient,
     EndRequest,
+    KeptCoordinators,
     TransactionDescription,
-    coordinators_of,
 )
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.consumer_offsets import OffsetAndMetadata
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import UNKNOWN, ApiError, ConfigError, KafkaError
+from pyproducer.common.kafka_string import beginning, string_fault
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.record.layout import ProducerIdAndEpoch
 from pyproducer.twophase.decision import DecidedTask, Decision, more_texts
 from pyproducer.twophase.errors import LostTransactionsError, RefusedBatchError, UndecidedError, UnfinishedError
 from pyproducer.twophase.plan import Plan
-from pyproducer.twophase.task import TaskOutcome, task_id
+from pyproducer.twophase.task import RowsDigest, TaskOutcome, task_id
 
+if TYPE_CHECKING:
+    from uuid import UUID
+
+ID, TOPIC, ON_LOST, START = "exactly.once.id", "exactly.once.topic", "exactly.once.on.lost", "exactly.once.start"
 TIMEOUT = "transaction.timeout.ms"
 DEFAULT_TIMEOUT_MS = 900_000
 """transaction.max.timeout.ms of brokers by default: a transaction is to outlast the whole batch, and a restart."""
@@ -60,6 +65,8 @@ _FENCED: Final = _ENDED_OTHERWISE - {ErrorCode.INVALID_TXN_STATE}
 _FINISHED_LATER = "Start again: what is still open is committed then, and what timed out is written again"
 # Not re.escape(), which writes a backslash before spaces, too: brokers have another dialect, and refuse some of that.
 _SPECIAL, _QUOTED = re.compile(r"[\\.+*?()|\[\]{}^$]"), r"\\\g<0>"
+_CHOICES: Final = {ON_LOST: (REWRITE, FAIL), START: (STRICT, CURRENT)}
+_LAST_TASK = 2**31 - 1
 _TAKEN = re.compile(r"\.(driver|[pd][0-9]+)$")
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -88,6 +95,7 @@ class TwoPhase:
         prefix: What all ids and groups begin with; whoever repeats the batches after a crash has the same.
         topic: An existing topic; what was decided is kept as offsets of its partition 0. None, to look at what is left
             and to end it, takes the one that there is.
+        awaits_topic: It may come with the first rows, where brokers create topics that are asked for.
         on_lost: "rewrite" has decided transactions that timed out written again where their batch is repeated; "fail"
             raises in plan().
         start: "strict" refuses a first batch above 0, and gaps; "current" takes them.
@@ -96,19 +104,19 @@ class TwoPhase:
         ConfigError: A setting is wrong.
     """
 
-    def __init__(self, props: Mapping[str, object], prefix: str, topic: str | None, *, on_lost: str = REWRITE,
-                 start: str = STRICT) -> None:
+    def __init__(self, props: Mapping[str, object], prefix: str, topic: str | None, *, awaits_topic: bool = False,
+                 on_lost: str = REWRITE, start: str = STRICT) -> None:
         check_prefix(prefix)
+        check_choices(on_lost, start)
         self._config = ProducerConfig(CONFIG_TABLE.guarded({
             **({} if is_two_phase(props) else {TIMEOUT: DEFAULT_TIMEOUT_MS}), **props,
             "transactional.id": driver_id(prefix)}))
         self._prefix = prefix
         self._place = None if topic is None else TopicPartition(topic, 0)
+        self._awaits_topic = awaits_topic
         self._on_lost = on_lost
         self._start = start
-        self._clock = SystemClock()
-        self._stack = contextlib.ExitStack()
-        self._made: CoordinatorClient | None = None
+        self._coordinators = KeptCoordinators(self._config, SystemClock())
 
     # ---- the protocol
 
@@ -116,11 +124,12 @@ class TwoPhase:
         """Take over, repair what was left, and return what the tasks need. Batches of drivers before this are void.
 
         Raises:
-            ConfigError: transaction.timeout.ms is above what brokers allow. Not sent.
-            LostTransactionsError: With on_lost="fail": decided rows are lost.
+            ConfigError: The topic is not there, or transaction.timeout.ms is above what brokers allow. Not sent.
+            LostTransactionsError: With on_lost="fail": decided rows are lost. Or nobody knows whether they are.
             RefusedBatchError: Another driver has planned meanwhile.
             KafkaError: A broker refuses, or does not answer in time. Nothing of a batch was written.
         """
+        topic_id = self._known_topic()
         driver = self._init(driver_id(self._prefix))
         last = self.last_decision()
         gone = [] if last is None else self._commit_again(last)
@@ -136,9 +145,11 @@ class TwoPhase:
                 f"{sum(task.row_count for task in lost)} rows of tasks {[task.number for task in lost]} are not in the "
                 "topic: their transactions were aborted before they were committed (transaction.timeout.ms). "
                 "exactly.once.on.lost=rewrite has them written again, as the batch is repeated. Nothing was written")
+        rows = RowsDigest.of_all(RowsDigest(task.row_count, task.checksum) for task in (last.tasks if last else ()))
         return Plan(self._prefix, "" if self._place is None else self._place.topic, driver,
                     last if last is None or lost else last._replace(tasks=()),
-                    frozenset(task.number for task in lost), adopts=self._start == CURRENT)
+                    frozenset(task.number for task in lost), adopts=self._start == CURRENT, topic_id=topic_id,
+                    rows=rows)
 
     def commit(self, plan: Plan, batch_id: int, outcomes: Sequence[TaskOutcome]) -> None:
         """Decide a batch, and commit what its tasks have prepared.
@@ -149,7 +160,7 @@ class TwoPhase:
             outcomes: Of all tasks.
 
         Raises:
-            RefusedBatchError: The batch does not follow the last one.
+            RefusedBatchError: The batch does not follow the last one, or is the last one, with more rows.
             UndecidedError: It is not decided, or with outcome "unknown" nobody knows: the next plan() finds out.
             UnfinishedError: It is decided, and not all of it is committed: the next plan() does that.
         """
@@ -165,6 +176,7 @@ class TwoPhase:
         last = plan.last
         if last is not None and batch_id == last.batch_id:
             if not written and not plan.lost:
+                _ensure_no_more(plan, last, RowsDigest.of_all(outcome.digest for outcome in outcomes))
                 return last  # without tasks: it was decided, and plan() has finished it
             left = plan.lost - set(written)
             if left:
@@ -173,7 +185,7 @@ class TwoPhase:
                     f"rows of tasks {sorted(left)} again, which are lost: it has fewer tasks than before. Nothing of "
                     "this attempt is visible. Repeat it in as many parts")
             tasks += [task for task in last.tasks if task.number not in written]
-        self._ensure_open(batch_id, list(written.values()))
+        self._ensure_open(plan, batch_id, list(written.values()))
         decision = Decision(batch_id, query_id or (last.query_id if last else ""), tuple(sorted(tasks)))
         self._keep(plan, decision)
         return decision
@@ -226,35 +238,44 @@ class TwoPhase:
 
     # ---- what is left
 
-    def last_decision(self) -> Decision | None:
+    def last_decision(self, *, waits: bool = True) -> Decision | None:
         """Return what was decided last; None where nothing was.
+
+        Args:
+            waits: While somebody decides, wait for the end of that; else what was decided before is told.
 
         Raises:
             KafkaError: A broker refuses, or does not answer in time, or what it answers was not written here.
         """
-        (found,) = self._client().fetch_offsets([self._prefix], None)
-        if self._place is not None and self._place not in found:
-            others = sorted(place.topic for place, offset in found.items() if _is_decision(offset.metadata))
-            if others:
-                raise ConfigError("exactly.once.topic", self._place.topic, f"decisions of {self._prefix!r} are kept "
-                                  f"for {', '.join(others)}: name that here as long as the checkpoint lives, whatever "
-                                  "topic the rows go to. Another query needs an id of its own. Nothing was written")
-            return None
+        client, place = self._client(), self._place
+        # By its name first: of all that the group has, brokers leave out what is being committed for the first time.
+        (found,) = client.fetch_offsets([self._prefix], place, is_stable=waits)
+        if not found and place is not None:
+            (others,) = client.fetch_offsets([self._prefix], None, is_stable=waits)
+            topics = sorted(other.topic for other, offset in others.items()
+                            if other != place and _is_decision(offset.metadata))
+            if topics:
+                raise ConfigError(TOPIC, place.topic, f"decisions of {self._prefix!r} are kept for {', '.join(topics)}"
+                                  ": name that here as long as the checkpoint lives, whatever topic the rows go to. "
+                                  "Another query needs an id of its own. Nothing was written")
         if not found:
             return None
-        if self._place is None and len(found) > 1:
-            raise ConfigError("exactly.once.topic", ", ".join(sorted(place.topic for place in found)), "decisions of "
+        if place is None and len(found) > 1:
+            raise ConfigError(TOPIC, ", ".join(sorted(place.topic for place in found)), "decisions of "
                               f"{self._prefix!r} are kept for more than one topic: name the one that the query has now")
-        place = self._place = self._place or next(iter(found))
+        place = self._place = place or next(iter(found))
         batch_id, first, _ = found[place]
         try:
             more_groups = [f"{self._prefix}.d{number + 1}" for number in range(more_texts(first or ""))]
         except ValueError as error:
             raise KafkaError(f"the group {self._prefix!r} has an offset for {place}, and {error}. Is it a "
                              "consumer's? Use another exactly.once.id") from error
-        more = self._client().fetch_offsets(more_groups, place) if more_groups else []
+        more = client.fetch_offsets(more_groups, place, is_stable=waits) if more_groups else []
         texts = [each[place] for each in more if place in each]
         if len(texts) < len(more_groups) or any(text.offset != batch_id for text in texts):
+            # A newer driver may have decided between the questions.
+            if not waits or client.fetch_offsets([self._prefix], place) != [found]:
+                return self.last_decision()
             raise KafkaError(f"the decision of batch {batch_id} of exactly.once.id {self._prefix!r} is not whole: "
                              f"{len(more_groups)} groups {self._prefix}.d* belong to it. Were they deleted?")
         return Decision.of(batch_id, [first or "", *(text.metadata or "" for text in texts)])
@@ -265,31 +286,64 @@ class TwoPhase:
         Raises:
             KafkaError: A broker refuses, or does not answer in time.
         """
-        decided = _transactions_of(self._prefix, self.last_decision())
+        decided = _transactions_of(self._prefix, self.last_decision(waits=False))
         return [Leftover(each.transactional_id, each.start_ms, _transaction(each) in decided) for each in self._open()]
 
     # ---- steps
 
-    def _commit_again(self, last: Decision) -> list[DecidedTask]:
-        """Commit what was decided; return the tasks whose transactions are committed, or gone: nobody knows that."""
+    def _known_topic(self) -> UUID | None:
+        """Return the id of the topic of decisions; None where it may come, or is to be found.
+
+        Raises:
+            ConfigError: It is not there. A task's marker would wait for it, until max.block.ms.
+        """
+        if self._place is None:
+            return None
+        topic_id = self._client().topic_id(self._place.topic)
+        if topic_id is None and not self._awaits_topic:
+            raise ConfigError(TOPIC, self._place.topic, "there is no such topic, and what was decided is kept as "
+                              "offsets of its partition 0: create it, or name one that exists. Nothing was written")
+        return topic_id
+
+    def _commit_again(self, last: Decision) -> list[tuple[DecidedTask, int]]:
+        """Commit what was decided; return the tasks whose transactions are committed, or gone, and by which code."""
         gone = self._commit_all(last)
         for task, code in gone:
             if code not in _ENDED_OTHERWISE:
                 raise error_for_code(code, message=f"The transaction of {task_id(self._prefix, task.number)!r}, which "
                                                    "was decided:", api="EndTxn")
-        return [task for task, _ in gone]
+        return gone
 
-    def _lost_of(self, last: Decision, gone: Sequence[DecidedTask], driver: ProducerIdAndEpoch) -> list[DecidedTask]:
+    def _lost_of(self, last: Decision, gone: Sequence[tuple[DecidedTask, int]],
+                 driver: ProducerIdAndEpoch) -> list[DecidedTask]:
         """Return which of these have not been committed.
 
         Where one was, its marker has the batch's number. A higher one is of another life of the id, whose decisions
         somebody has deleted: the next batch is decided only when all of this one is committed.
+
+        Raises:
+            LostTransactionsError: Of one its coordinator has forgotten the id, and its group the marker, if it had one.
         """
-        found = self._client().fetch_offsets([task_id(self._prefix, task.number) for task in gone], self._place)
-        lost = [task for task, markers in zip(gone, found)  # noqa: B905 - one for each
-                if all(marker.offset != last.batch_id for marker in markers.values())]
-        if lost:
+        found = self._client().fetch_offsets([task_id(self._prefix, task.number) for task, _ in gone], self._place)
+        lost: list[DecidedTask] = []
+        forgotten: list[int] = []
+        for (task, code), markers in zip(gone, found):  # noqa: B905 - one for each
+            if not markers and code == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+                forgotten.append(task.number)
+            elif all(marker.offset != last.batch_id for marker in markers.values()):
+                lost.append(task)
+        if lost or forgotten:
             self._ensure_newest(driver)  # or the markers may be those of a newer one's batches
+        if forgotten:
+            unknown = (f"batch {last.batch_id} of exactly.once.id {self._prefix!r} was decided, and nobody knows any "
+                       f"more whether the rows of tasks {forgotten} are in the topic: their transactional ids were "
+                       "forgotten (transactional.id.expiration.ms), and so were the markers "
+                       "(offsets.retention.minutes)")
+            if self._start != CURRENT:
+                raise LostTransactionsError(f"{unknown}. Look whether they are there. exactly.once.start=current, for "
+                                            "one start, takes them for committed. Nothing was written")
+            log.warning("%s. They are taken for committed", unknown)
+        if lost:
             log.warning("Batch %d of exactly.once.id %s was decided, and %d rows of tasks %s are not in the topic: "
                         "their transactions timed out before they were committed", last.batch_id, self._prefix,
                         sum(task.row_count for task in lost), [task.number for task in lost])
@@ -319,15 +373,16 @@ class TwoPhase:
             for task in decision.tasks])
         return [(task, code) for task, code in zip(decision.tasks, codes) if code]  # noqa: B905 - one for each
 
-    def _ensure_open(self, batch_id: int, outcomes: Sequence[TaskOutcome]) -> None:
+    def _ensure_open(self, plan: Plan, batch_id: int, outcomes: Sequence[TaskOutcome]) -> None:
         """Check that what is about to be decided is still there.
 
         Raises:
-            UndecidedError: A transaction is not open, or is another attempt's.
+            UndecidedError: A transaction is not open, or is another attempt's; or the topic is another one.
         """
         prepared = [outcome.prepared for outcome in outcomes if outcome.prepared is not None]
         try:
             found = self._client().describe_transactions([each.transactional_id for each in prepared])
+            topic_id = self._client().topic_id(plan.topic) if prepared and plan.topic_id is not None else None
         except KafkaError as error:
             raise UndecidedError(f"batch {batch_id} of exactly.once.id {self._prefix!r} is not decided: {error} "
                                  "Nothing of it is visible; start again to repeat it") from error
@@ -342,6 +397,12 @@ class TwoPhase:
                 f"transaction.timeout.ms, which is {self._config.transaction_timeout_ms}, or the id was initialised "
                 "since: by a copy of the task (leave spark.speculation off), or by another query of this id. Nothing "
                 "of the batch is visible; start again to repeat it")
+        if topic_id is not None and topic_id != plan.topic_id:  # a transaction is committed without what was deleted
+            raise UndecidedError(
+                f"batch {batch_id} of exactly.once.id {self._prefix!r} is not decided: topic {plan.topic!r} was "
+                f"deleted and made anew while it ran ({plan.topic_id} is {topic_id} now), and rows that were in it "
+                "before are gone. Nothing of the batch is visible; start again to repeat it, with "
+                "exactly.once.start=current where the brokers have forgotten with the topic what was decided before")
 
     def _keep(self, plan: Plan, decision: Decision) -> None:
         """Take the decision: one transaction, which only the driver of this plan can commit."""
@@ -380,17 +441,11 @@ class TwoPhase:
     # ---- connections
 
     def _client(self) -> CoordinatorClient:
-        if self._made is None:
-            config = self._config
-            self._made = self._stack.enter_context(coordinators_of(
-                config, timeout_s=config.max_block_ms / 1000, request_timeout_s=config.request_timeout_ms / 1000,
-                clock=self._clock))
-        return self._made
+        return self._coordinators.client()
 
     def close(self) -> None:
         """Close the connections; another call makes new ones."""
-        self._made = None
-        self._stack.close()
+        self._coordinators.close()
 
     def __enter__(self) -> TwoPhase:
         return self
@@ -417,9 +472,23 @@ def check_prefix(prefix: object) -> None:
         ConfigError: It cannot.
     """
     if not isinstance(prefix, str) or not prefix.strip():
-        raise ConfigError("exactly.once.id", prefix, "it must be a str that is not empty")
+        raise ConfigError(ID, prefix, "it must be a str that is not empty")
     if _TAKEN.search(prefix):
-        raise ConfigError("exactly.once.id", prefix, "it must not end like what is made of an id: .driver, .p0, .d1")
+        raise ConfigError(ID, prefix, "it must not end like what is made of an id: .driver, .p0, .d1")
+    fault = string_fault(task_id(prefix, _LAST_TASK))
+    if fault is not None:
+        raise ConfigError(ID, beginning(prefix), f"it is sent with a task's number behind it: {fault}")
+
+
+def check_choices(on_lost: object, start: object) -> None:
+    """Do nothing where each is one of those that there are.
+
+    Raises:
+        ConfigError: One is not.
+    """
+    for name, value in ((ON_LOST, on_lost), (START, start)):
+        if value not in _CHOICES[name]:
+            raise ConfigError(name, value, f"it is {' or '.join(_CHOICES[name])}")
 
 
 def _transaction(found: TransactionDescription) -> tuple[str, int, int]:
@@ -429,6 +498,24 @@ def _transaction(found: TransactionDescription) -> tuple[str, int, int]:
 def _transactions_of(prefix: str, decision: Decision | None) -> set[tuple[str, int, int]]:
     return set() if decision is None else {
         (task_id(prefix, task.number), task.producer_id, task.epoch) for task in decision.tasks}
+
+
+def _ensure_no_more(plan: Plan, last: Decision, rows: RowsDigest) -> None:
+    """Check that a batch that is decided, and of which nothing is written again, has no rows that nobody wrote.
+
+    Those that were decided count: others in their place, of a query with rand(), are told in the log.
+    """
+    if rows.row_count > plan.rows.row_count and not plan.adopts:
+        raise RefusedBatchError(
+            f"batch {last.batch_id} of exactly.once.id {plan.prefix!r} was decided with {plan.rows.row_count} rows, "
+            f"and has {rows.row_count} now, of which some were never written. Either the checkpoint was rolled back by "
+            "this one batch, which was made anew with what had come since; or the query has other rows each time. "
+            "exactly.once.start=current, for one start, goes on without those. A new exactly.once.id with it has all "
+            "of this batch written: what was decided of it is in the topic twice then. Nothing was written")
+    if rows.row_count and rows != plan.rows:
+        log.warning("Batch %d of exactly.once.id %s was decided with other rows, which are in the topic: %d, and it "
+                    "has %d now. Was the checkpoint rolled back, or has the query other rows each time?", last.batch_id,
+                    plan.prefix, plan.rows.row_count, rows.row_count)
 
 
 def _is_decision(metadata: str | None) -> bool:
@@ -443,4 +530,6 @@ def _why(error: KafkaError) -> str:
     code = error.code if isinstance(error, ApiError) else 0
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return "What is decided is kept as offsets of that partition: exactly.once.topic names a topic that exists. "
+    if code == ErrorCode.OFFSET_METADATA_TOO_LARGE:
+        return "offset.metadata.max.bytes of the brokers must be 4096, which it is by default, or more. "
     return "Another driver has begun with this id since: run one query for each. " if code in _FENCED else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from pyproducer import ConfigError, KafkaError, KafkaProducer
+from pyproducer import ConfigError, KafkaError, KafkaProducer, KafkaTimeoutError
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.cli.main import main
 from pyproducer.common.consumer_offsets import OffsetAndMetadata
@@ -22,6 +23,7 @@ from pyproducer.twophase import (
     UnfinishedError,
 )
 from pyproducer.twophase.decision import METADATA_BYTES
+from tests.support.patience import GIVE_UP_S
 from tests.support.two_phase_query import (
     ALL_HAVE_PREPARED,
     DECIDED,
@@ -34,6 +36,7 @@ from tests.support.two_phase_query import (
 )
 
 AdminClient = pytest.importorskip("confluent_kafka.admin").AdminClient
+NewTopic = pytest.importorskip("confluent_kafka.admin").NewTopic
 
 StartBroker = Callable[..., EmbeddedBroker]
 StartQuery = Callable[..., Query]
@@ -406,11 +409,150 @@ def test_commit_when_nobody_answers_beside_the_decision_then_it_says_what_became
     query.check()
 
 
-def test_commit_when_the_topic_of_decisions_is_not_there_then_the_option_is_named(start: StartQuery) -> None:
-    with TwoPhase(start().props, "shop", "nowhere") as driver:
+@pytest.mark.parametrize("topic", ["nowhere", "no name"])
+def test_plan_when_the_topic_of_decisions_is_not_there_then_the_option_is_named(
+        start: StartQuery, topic: str) -> None:
+    """Each attempt of each task waited for it, a minute long, and named a group that nobody knows."""
+    with TwoPhase(start().props, "shop", topic) as driver, pytest.raises(ConfigError, match=(
+            rf"value '{topic}' for configuration exactly\.once\.topic: there is no such topic.*create it, or name")):
+        driver.plan()
+
+
+def test_commit_when_the_topic_of_the_rows_has_not_come_then_the_option_is_named(start: StartQuery) -> None:
+    with TwoPhase(start().props, "shop", "nowhere", awaits_topic=True) as driver:
         plan = driver.plan()
         with pytest.raises(UndecidedError, match=r"nowhere-0.*exactly\.once\.topic names a topic that exists"):
             driver.commit(plan, 0, [])
+
+
+def test_query_when_its_topic_comes_with_the_first_rows_then_it_runs(broker: EmbeddedBroker) -> None:
+    with Query(broker.bootstrap_servers, "new", "shop", options={"awaits_topic": True}) as query:
+        query.run(1)
+        query.check()
+
+
+def make_anew(query: Query, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": query.servers})
+    admin.delete_topics([topic])[topic].result()
+    admin.create_topics([NewTopic(topic, 3)])[topic].result()
+
+
+@LEVELS
+def test_batch_when_its_topic_is_made_anew_before_the_decision_then_it_is_told_and_can_be_written_again(
+        start: StartQuery, level: int) -> None:
+    """It was decided and committed, without the rows that had gone with the topic, and nobody was told."""
+    query = start()
+    query.run(0)
+    driver = query.driver()
+    plan = driver.plan()
+    outcomes = [query.task(plan, task, 1) for task in range(3)]
+    make_anew(query, "orders")
+    with pytest.raises(UndecidedError, match=r"batch 1 of .* not decided: topic 'orders' was deleted and made anew.*"
+                                             r"start again to repeat it, with exactly\.once\.start=current"):
+        driver.commit(plan, 1, outcomes)
+    assert driver.abort(plan, 1, outcomes)
+    query.options = {"start": "current"}
+    query.run(1)
+    assert query.committed() == {row for task in range(3) for row in query.rows_of(1, task)}
+
+
+def test_query_when_its_checkpoint_is_older_by_one_batch_then_rows_that_came_since_are_not_passed_over(
+        start: StartQuery, caplog: pytest.LogCaptureFixture) -> None:
+    """The batch passed for a repetition, and what it had more was in no batch at all."""
+    query = start()
+    query.run(1)
+    query.done, query.rows = 0, 11
+    with pytest.raises(RefusedBatchError, match=r"batch 1 of .* was decided with 30 rows, and has 33 now.*rolled back "
+                                                r"by this one batch.*exactly\.once\.start=current.*Nothing was"):
+        query.run(1)
+    query.options = {"start": "current"}
+    caplog.clear()
+    query.run(1)
+    assert "decided with other rows, which are in the topic: 30, and it has 33 now" in caplog.text
+    query.rows = 10
+    query.check()
+
+
+def test_batch_when_it_is_repeated_then_rows_that_are_others_are_told_and_the_same_ones_are_not(
+        start: StartQuery, caplog: pytest.LogCaptureFixture) -> None:
+    query = start()
+    query.run(0)
+    query.done = -1
+    query.run(0)
+    assert "other rows" not in caplog.text
+    query.done, query.version = -1, b" of another run"
+    query.run(0)
+    assert "Batch 0 of exactly.once.id shop was decided with other rows, which are in the topic: 30" in caplog.text
+
+
+def test_plan_when_ids_and_markers_are_forgotten_then_nobody_takes_what_is_committed_for_lost(
+        start_broker: StartBroker) -> None:
+    """It was written a second time: the transactions were unknown, and so was that they had been committed."""
+    broker = start_broker(topics={"orders": 3}, config={
+        **FEW, "transactional.id.expiration.ms": 3_600_000,
+        "transaction.remove.expired.transaction.cleanup.interval.ms": 50})
+    with Query(broker.bootstrap_servers, "orders", "shop") as query:
+        query.run(0)
+        groups = [f"shop.p{task}" for task in range(3)]
+        admin = AdminClient({"bootstrap.servers": query.servers})
+        for done in admin.delete_consumer_groups(groups).values():
+            done.result()
+        broker.clock.advance(minutes=61)
+        await_forgotten(query, groups)
+        with pytest.raises(LostTransactionsError, match=r"nobody knows any more whether the rows of tasks \[0, 1, 2\] "
+                                                        r"are in the topic.*exactly\.once\.start=current.*Nothing was"):
+            query.driver().plan()
+        query.options = {"start": "current"}
+        query.run(1)
+        query.check()
+
+
+def await_forgotten(query: Query, transactional_ids: list[str]) -> None:
+    give_up_s, client = time.monotonic() + GIVE_UP_S, query.driver()._client()
+    while any(not each.error_code for each in client.describe_transactions(transactional_ids)):
+        assert time.monotonic() < give_up_s, "the coordinator does not forget"
+        time.sleep(0.02)
+
+
+def test_plan_when_the_first_decision_is_being_committed_then_it_is_waited_for(start: StartQuery) -> None:
+    """Of all offsets of a group brokers leave out what is committed first: nothing seemed to be decided."""
+    query = start(max_block_ms=500, request_timeout_ms=500, delivery_timeout_ms=1000)
+    (text,) = Decision(0, "3f0c").texts()
+    with KafkaProducer({**query.props, "transactional.id": "else", "max.block.ms": 60_000}) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({("orders", 0): OffsetAndMetadata(0, text)}, "shop")
+        with pytest.raises(KafkaTimeoutError, match="UNSTABLE_OFFSET_COMMIT"):
+            query.driver().last_decision()
+        assert query.driver().last_decision(waits=False) is None
+        producer.commit_transaction()
+    assert query.driver().last_decision() == Decision(0, "3f0c")
+
+
+def test_decision_when_another_is_taken_while_it_is_read_then_the_newer_one_is_told(start: StartQuery) -> None:
+    """Somebody looks at a query that runs: groups of two decisions seemed to be one that is not whole."""
+    query = start(tasks=190, rows=1)
+    query.run(0)
+    with SleepyDriver(query.props, "shop", "orders") as looker:
+        looker.sleep_before("fetch_offsets", 1, lambda: query.run(1))
+        last = looker.last_decision()
+    assert last is not None
+    assert (last.batch_id, len(last.tasks)) == (1, 190)
+    admin = AdminClient({"bootstrap.servers": query.servers})
+    admin.delete_consumer_groups(["shop.d1"])["shop.d1"].result()
+    for waits in (True, False):
+        with pytest.raises(KafkaError, match=r"decision of batch 1 of .* is not whole: 1 groups .*Were they deleted"):
+            query.driver().last_decision(waits=waits)
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"on_lost": "skip"}, r"'skip' for configuration exactly\.once\.on\.lost: it is rewrite or fail"),
+    ({"start": "Current"}, r"'Current' for configuration exactly\.once\.start: it is strict or current")])
+def test_two_phase_when_a_choice_is_none_of_those_that_there_are_then_it_is_refused(
+        options: dict[str, Any], words: str) -> None:
+    """It was passed over: on_lost="Fail" had what was lost written again."""
+    with pytest.raises(ConfigError, match=words):
+        TwoPhase({"bootstrap.servers": "127.0.0.1:1"}, "shop", "orders", **options)
 
 
 def test_finish_when_a_transaction_timed_out_behind_the_decision_then_it_says_what_helps(
@@ -444,10 +586,11 @@ def test_plan_when_the_timeout_is_longer_than_brokers_allow_then_the_setting_is_
         start(transaction_timeout_ms=900_001).driver().plan()
 
 
-@pytest.mark.parametrize("prefix", ["", " ", "shop.p3", "shop.d1", "shop.driver", 7])
+@pytest.mark.parametrize("prefix", ["", " ", "shop.p3", "shop.d1", "shop.driver", 7, "s" * 32_760, "\ud800"])
 def test_two_phase_when_the_prefix_could_be_mistaken_then_it_is_refused(prefix: Any) -> None:
-    with pytest.raises(ConfigError, match=r"exactly\.once\.id"):
+    with pytest.raises(ConfigError, match=r"exactly\.once\.id") as caught:
         TwoPhase({"bootstrap.servers": "127.0.0.1:1"}, prefix, "orders")
+    assert len(str(caught.value)) < 300
 
 
 def test_plan_when_the_group_is_a_consumers_then_it_says_so(broker: EmbeddedBroker, start: StartQuery) -> None:
@@ -496,3 +639,16 @@ def test_leftovers_when_a_query_was_killed_then_the_command_commits_what_is_deci
     query.run(2)
     query.check()
     assert leftovers(broker, "shop.p1")[0] == 2, "that is no id of a stream"
+
+
+def test_leftovers_when_the_driver_was_killed_in_the_decision_then_the_command_waits_for_nobody(
+        broker: EmbeddedBroker, start: StartQuery) -> None:
+    """It waited for the end of that, which nobody would bring about, and gave up; with --end, too."""
+    query = start()
+    query.run(0)
+    query.run(1, dies_at=IN_THE_DECISION)
+    code, lines = leftovers(broker, "shop", "--timeout", "2")
+    assert (code, lines[0]) == (0, "shop: the last decision is batch 0, 3 transactions, query 3f0c")
+    assert [line.endswith(", not decided, to be aborted") for line in lines] == [False, True, True, True]
+    assert leftovers(broker, "shop", "--end")[1][-1] == "shop: what was decided is committed, and nothing is open"
+    query.check()

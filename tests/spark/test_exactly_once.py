@@ -144,6 +144,16 @@ def test_stream_when_a_micro_batch_has_no_task_with_rows_then_numbers_go_on(
         assert stream.start(frame.where("false")) == ""
 
 
+@ROADS
+def test_stream_when_the_topic_of_decisions_is_not_there_then_the_option_is_named_before_any_task_runs(
+        spark: SparkSession, embedded: Any, topic_name: str, tmp_path: Path, road: str) -> None:
+    stream = Stream(spark, embedded, topic_name, tmp_path, road)
+    stream.options["exactly.once.topic"] = "nowhere"
+    failed = stream.start()
+    assert "value 'nowhere' for configuration exactly.once.topic: there is no such topic" in failed
+    assert stream.seen() == Counter()
+
+
 def test_foreach_batch_when_it_is_called_twice_for_a_micro_batch_then_it_is_refused(
         spark: SparkSession, embedded: Any, topic_name: str, tmp_path: Path) -> None:
     """The second DataFrame passed for a repetition of the first: its rows were lost, and nobody said so."""

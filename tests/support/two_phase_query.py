@@ -80,7 +80,7 @@ class Query:
     """
 
     def __init__(self, servers: str, topic: str, prefix: str, *, tasks: int = 3, rows: int = 10,
-                 options: dict[str, str] | None = None, **props: object) -> None:
+                 options: dict[str, Any] | None = None, **props: object) -> None:
         self.servers = servers
         self.topic = topic
         self.prefix = prefix
@@ -132,7 +132,7 @@ class Query:
         work = plan.work(task, batch_id, self.query_id)
         if work.is_done or not rows:
             work.ensure_same(digest)
-            return TaskOutcome.of(work)
+            return TaskOutcome.of(work, digest=digest)
         producer = self._producer or self.new_producer()
         transaction = work.transaction(producer)
         try:
