@@ -30,8 +30,9 @@ from pyproducer.common.settings.config_providers import KEY as PROVIDERS
 from pyproducer.common.settings.config_providers import PREFIX as PROVIDER_PREFIX
 from pyproducer.common.settings.parse import split_list
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
+from pyproducer.producer.config.other_names import translated
 from pyproducer.spark.columns import COLUMNS, TIMESTAMP_COLUMN
-from pyproducer.spark.exactly_once import ExactlyOnce
+from pyproducer.spark.exactly_once import ID, ON_LOST, START, TOPIC, ExactlyOnce
 
 PREFIX = "kafka."
 POOL_SIZE = "pyproducer.pool.size"
@@ -56,6 +57,8 @@ _NOT_FOR_US = frozenset({
     "maxtriggerdelay", "minoffsetspertrigger", "minpartitions", "queryname", "startingoffsets",
     "startingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "startingtimestamp", "subscribe",
     "subscribepattern"})
+_OPTIONS = (POOL_SIZE, TIMESTAMP_COLUMN, ID, TOPIC, ON_LOST, START)
+_NEAR = 0.85  # exactly.once.ids is, and no other setting that there is
 _ASYNC = "asyncprogresstrackingenabled"
 _PLAIN = (str, int, float, bool, bytes, type(None))
 
@@ -107,6 +110,8 @@ class SinkSettings:
         for key, value in producer_props.items():
             if key in _REFUSED:
                 raise ConfigError(key, value, _REFUSED[key])
+            if key not in CONFIG_TABLE and key not in _OPTIONS and (meant := _meant_option(key)) is not None:
+                raise ConfigError(key, value, f"unknown option; did you mean {meant!r}?")
         if topic is not None:
             if not isinstance(topic, str):
                 raise ConfigError("topic", topic, f"it must be a str, got {type(topic).__name__}")
@@ -114,7 +119,12 @@ class SinkSettings:
             if not topic:
                 raise ConfigError("topic", topic, "it must not be empty; leave it out to use the column 'topic'")
         exactly_once = ExactlyOnce.taken_from(producer_props, topic)
-        pool_key = _pool_key(producer_props)
+        try:
+            pool_key = _pool_key(producer_props)
+        except ConfigError as error:
+            if exactly_once is None:
+                raise
+            raise ConfigError.of_all([_in_its_words(each, producer_props) for each in (error, *error.others)]) from None
         if str(producer_props.get("acks")) == "0":
             _say_nobody_acknowledges()
         return cls(producer_props, topic, pool_size, pool_key, timestamp_name, exactly_once)
@@ -149,6 +159,33 @@ def _say_nobody_acknowledges() -> None:
 def guarded(props: Mapping[str, object]) -> dict[str, object]:
     """Return a copy in which secrets do not show themselves, in a traceback's variables for one."""
     return {key: CONFIG_TABLE.guarded({_name(key): value})[_name(key)] for key, value in dict(props).items()}
+
+
+def _meant_option(key: object) -> str | None:
+    """Return the option of the sink's own that a name is near; None where it is near none."""
+    if not isinstance(key, str):
+        return None
+    from difflib import get_close_matches  # here: few names are unknown
+
+    dotted = key.strip().lower().replace("_", ".").replace("-", ".")
+    return next(iter(get_close_matches(dotted, _OPTIONS, n=1, cutoff=_NEAR)), None)
+
+
+def _in_its_words(error: ConfigError, props: Mapping[str, object]) -> ConfigError:
+    """Return an error in the words of exactly.once.id: nobody wrote the transactional.id that is made of it."""
+    if error.key == "pyproducer.fork":
+        return ConfigError(error.key, error.value, f"with {ID} a child of a worker would write by the worker's ids, "
+                                                   "and fence it: leave it out")
+    if error.key != "transactional.id":
+        return error
+    values = CONFIG_TABLE.read_all(translated(props).props, [], []).values
+    for name, is_lowered, instead in (
+            ("enable.idempotence", not values["enable.idempotence"], "true"),
+            ("acks", values["acks"] not in ("all", "-1"), "all"), ("retries", values["retries"] == 0, "1 or more")):
+        if is_lowered:
+            return ConfigError(name, values[name], f"with {ID} no row may be lost or stored twice: leave it out, or "
+                                                   f"set it to {instead}")
+    return error
 
 
 def _plain(value: object) -> object:

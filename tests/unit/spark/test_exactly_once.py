@@ -90,7 +90,17 @@ def test_settings_when_a_stream_is_exactly_once_then_its_producers_are_transacti
     ({"exactly.once.on.lost": "skip"}, "orders", "it is rewrite or fail"),
     ({"exactly.once.start": "now"}, "orders", "it is strict or current"),
     ({}, None, "rows name their topics, so name one here"),
-    ({"acks": "1"}, "orders", "acks"), ({"enable.idempotence": "false"}, "orders", "idempotence"),
+    ({"acks": "1"}, "orders", r"value '1' for configuration acks: with exactly\.once\.id no row .*or set it to all"),
+    ({"kafka.request.required.acks": 0}, "orders", r"'0' for configuration acks: with exactly\.once\.id"),
+    ({"enable.idempotence": "false"}, "orders", r"configuration enable\.idempotence: with exactly\.once\.id"),
+    ({"retries": 0}, "orders", r"configuration retries: with exactly\.once\.id .*or set it to 1 or more"),
+    ({"pyproducer.fork": "rebuild"}, "orders", r"pyproducer\.fork: with exactly\.once\.id a child .*leave it out"),
+    ({"acks": "1", "linger.ms": "x"}, "orders", r"acks: with exactly\.once\.id"),
+    ({"exactly.once.ID": "shop"}, "orders", r"exactly\.once\.ID: unknown option; did you mean 'exactly\.once\.id'\?"),
+    ({"kafka.exactly_once_start": "strict"}, "orders", r"did you mean 'exactly\.once\.start'\?"),
+    ({"exactly.once.topics": "orders"}, "orders", r"did you mean 'exactly\.once\.topic'\?"),
+    ({"pyproducer.pool.Size": 3}, "orders", r"did you mean 'pyproducer\.pool\.size'\?"),
+    ({"exactly.once.id": "s" * 33_000}, "orders", r"exactly\.once\.id: it is sent with a task's number .*it takes"),
     ({"transactional.id": "mine"}, "orders", r"exactly once with exactly\.once\.id")])
 def test_settings_when_they_do_not_fit_exactly_once_then_they_are_refused(
         given: dict[str, str], topic: str | None, words: str) -> None:
