@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyproducer.twophase import TwoPhase
+from pyproducer.twophase import RefusedBatchError, TwoPhase, UndecidedError
 from tests.support.kafka_server import KafkaServer
 from tests.support.patience import GIVE_UP_S
 from tests.support.two_phase_query import (
@@ -20,6 +20,7 @@ from tests.support.two_phase_query import (
     Query,
 )
 
+AdminClient = pytest.importorskip("confluent_kafka.admin").AdminClient
 # Timed out transactions are looked for every ten seconds by default.
 SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 200}
 
@@ -36,6 +37,39 @@ def test_query_when_it_is_killed_again_and_again_then_each_row_is_there_once(que
     for point in (IN_THE_DECISION, ONE_IS_COMMITTED):
         query.run(query.done + 1, dies_at=point)
     query.run(2)
+    query.check()
+
+
+def test_batch_when_its_topic_is_made_anew_before_the_decision_then_it_is_told_and_can_be_written_again(
+        kafka: KafkaServer, query: Query) -> None:
+    """Kafka forgets the offsets that are kept for a topic with it: those of the decision before, too."""
+    query.run(0)
+    driver = query.driver()
+    plan = driver.plan()
+    outcomes = [query.task(plan, task, 1) for task in range(3)]
+    admin = AdminClient({"bootstrap.servers": query.servers})
+    admin.delete_topics([query.topic])[query.topic].result()
+    kafka.create_topic(query.topic, 3)
+    with pytest.raises(UndecidedError, match=r"deleted and made anew while it ran .*exactly\.once\.start=current"):
+        driver.commit(plan, 1, outcomes)
+    driver.abort(plan, 1, outcomes)
+    give_up_s = time.monotonic() + GIVE_UP_S
+    while driver.last_decision() is not None:  # offsets go behind the topic
+        assert time.monotonic() < give_up_s, "the decision is not forgotten"
+        time.sleep(0.1)
+    with pytest.raises(RefusedBatchError, match=r"nothing is known of the batches before it.*exactly\.once\.start="):
+        query.run(1)
+    query.options = {"start": "current"}
+    query.run(1)
+    assert query.committed() == {row for task in range(3) for row in query.rows_of(1, task)}
+
+
+def test_leftovers_when_the_driver_was_killed_in_its_first_decision_then_nobody_is_waited_for(query: Query) -> None:
+    query.run(0, dies_at=IN_THE_DECISION)
+    assert query.driver().last_decision(waits=False) is None
+    assert [each.is_decided for each in query.driver().leftovers()] == [False] * 3
+    query.run(1, dies_at=IN_THE_DECISION)
+    query.run(1)
     query.check()
 
 
