@@ -215,17 +215,21 @@ class BlockingClient:
         for index, address in enumerate(addresses):
             try:
                 with self._share_among(len(addresses) - index):
-                    return self.negotiate(self._connect(host, where, address), where)
+                    return self._connect(host, where, address)
             except (DisconnectedError, KafkaTimeoutError) as error:
                 failures.append(error)
         raise _all_of(f"{where}: none of its addresses could be reached", failures)
 
-    def _connect(self, host: str, where: str, address: ResolvedAddress) -> str:
-        """Return the id of a connection whose handshakes are done."""
+    def _connect(self, host: str, where: str, address: ResolvedAddress) -> Connection:
+        """Return a connection to an address; nothing is kept of one that cannot be had."""
         attempt = self.attempt(host, where, address)
-        if attempt.failure is not None:
-            raise attempt.failure.error
-        return attempt.connection_id
+        with ExitStack() as end:
+            end.callback(self._forget, attempt.connection_id)
+            if attempt.failure is not None:
+                raise attempt.failure.error
+            connection = self.negotiate(attempt.connection_id, where)
+            end.pop_all()
+        return connection
 
     def attempt(self, host: str, where: str, address: ResolvedAddress, *, is_advertised: bool = False) -> Attempt:
         """Connect to one address of a broker, up to the end of TLS and authentication; a failure is told, not raised.
@@ -282,6 +286,16 @@ class BlockingClient:
         if self.is_open(connection):
             return connection
         return self.connect(*self._places[connection.connection_id])
+
+    def forget(self, connection: Connection) -> None:
+        """Close a connection that nobody asks by any more, and keep nothing of it."""
+        self._forget(connection.connection_id)
+
+    def _forget(self, connection_id: str) -> None:
+        self._selector.close(connection_id)
+        self._places.pop(connection_id, None)
+        self._ended.pop(connection_id, None)
+        self._received.pop(connection_id, None)
 
     def is_open(self, connection: Connection) -> bool:
         """Whether it has not ended, as far as was heard: one without an answer has, one that was refused has not."""

@@ -543,13 +543,19 @@ class CoordinatorClient:
                 self._pause(_PAUSE_S, deadline_ms, "a question", last)
 
     def _any_connection(self) -> Connection:
-        if self._any is None or not self._client.is_open(self._any):
+        if self._any is not None and not self._client.is_open(self._any):
+            self._client.forget(self._any)
+            self._any = None
+        if self._any is None:
             self._any = self._client.connect_to_any(self._bootstrap)
         return self._any
 
     def _connection(self, address: tuple[str, int]) -> Connection:
         connection = self._connections.get(address)
-        if connection is None or not self._client.is_open(connection):
+        if connection is not None and not self._client.is_open(connection):
+            self._client.forget(self._connections.pop(address))
+            connection = None
+        if connection is None:
             connection = self._connections[address] = self._client.connect(*address)
         return connection
 

@@ -271,6 +271,36 @@ def test_call_when_the_last_question_is_cut_short_then_the_reason_is_what_was_an
             coordinators.describe_transactions([ID])
 
 
+def test_call_when_connections_end_again_and_again_then_nothing_is_kept_of_them() -> None:
+    """6 kB were kept of each, ten times a second: a service that asks as long as a coordinator is gone grew with it."""
+    node, clock, asked = OneNode("", 0), Skipping(), [0]
+
+    def answer(request: Request) -> object:
+        if request.api_key is ApiKeys.API_VERSIONS:
+            return node(request)
+        asked[0] += 1
+        return node(request) if asked[0] % 3 else CLOSE
+
+    with socket.socket() as nobody, TinyServer(answer) as server, blocking_client(clock) as client:
+        nobody.bind(("127.0.0.1", 0))
+        node.port = nobody.getsockname()[1]
+        coordinators = CoordinatorClient(client, [nobody.getsockname(), ("127.0.0.1", server.port)], timeout_s=2,
+                                         clock=clock)
+
+        def kept_count() -> int:
+            return max(len(client._places), len(client._ended), len(client._received))
+
+        for _ in range(2):
+            with pytest.raises(KafkaTimeoutError):
+                coordinators.describe_transactions([ID])
+            assert kept_count() <= 1
+        node.port = server.port
+        for _ in range(9):
+            assert coordinators.describe_transactions([ID])[0].state == "Ongoing"
+        assert asked[0] > 20
+        assert kept_count() <= 2
+
+
 def test_commit_offsets_when_its_connection_has_ended_since_the_call_before_then_another_one_is_made() -> None:
     """It had what was left of the time of the call before, nothing perhaps, and one attempt: a driver whose broker was
     started again between two batches was told that the second is not decided.
