@@ -3,8 +3,8 @@
 Road:    properties, dict -> [parse] -> table
 Thread:  pure functions.
 Source:  Java ConfigDef.parseType and convertToString (4.1), probed. Differs from Java: an int is accepted for a string
-         setting whose words are numbers (acks=1), and a path for a string, because Python users write them so; NaN is
-         refused; any integer type fits INT and LONG.
+         setting whose words are numbers (acks=1), and a path for a string, because Python users write them so; NaN and
+         infinity are refused; any integer type fits INT and LONG.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
+from math import isfinite
 from operator import index
 
 from pyproducer.common.errors import ConfigError
@@ -102,7 +103,7 @@ def _parse_double(setting: Setting, value: object) -> float:
         number = float(value)
     except (ValueError, OverflowError):
         number = float("nan")
-    if number != number:
+    if not isfinite(number):
         raise ConfigError(setting.key, value, f"not a number{_advice(setting)}")
     return number
 
