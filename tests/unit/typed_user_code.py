@@ -24,6 +24,7 @@ from pyproducer import (
     KafkaProducer,
     PreparedTransaction,
     Producer,
+    ProducerInterceptor,
     ProducerRecord,
     RecordMetadata,
     StringSerializer,
@@ -49,6 +50,17 @@ def told_of_any(metadata: RecordMetadata | None, error: BaseException | None) ->
 
 def told_the_wrong_way_round(error: KafkaError | None, message: str) -> None:
     """The order of confluent-kafka."""
+
+
+class OfTwo(ProducerInterceptor):
+    def on_acknowledgement(self, metadata: RecordMetadata | None, exception: BaseException | None) -> None:
+        """As Java's before 4.1."""
+
+
+class OfThree(ProducerInterceptor):
+    def on_acknowledgement(self, metadata: RecordMetadata | None, exception: BaseException | None,
+                           headers: Sequence[Header] = ()) -> None:
+        """With the record's headers."""
 
 
 def shout(_topic: str, _headers: Sequence[Header], text: str | None) -> bytes | None:
@@ -113,6 +125,12 @@ def announce(producer: Producer[bytes, bytes]) -> None:
     with producer as same:
         assert_type(same.send("topic", b"value", key=b"key").result(), RecordMetadata)
     producer.send("topic", "text")  # type: ignore[call-overload]
+
+
+def failing() -> None:
+    mock = MockProducer()
+    mock.flush_exception = KafkaError("late")
+    mock.flush_exception = "late"  # type: ignore[assignment]
 
 
 def announce_record(producer: Producer[bytes, bytes]) -> None:
