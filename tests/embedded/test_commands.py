@@ -71,15 +71,16 @@ def test_send_when_a_standard_stream_that_it_needs_is_closed_says_so(
 @pytest.mark.parametrize("content", [b"\x96junk", b'{"format": 1, "client_id": "producer-1'])
 def test_why_when_the_file_is_none_of_its_own_says_so(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "saved").write_bytes(content)
-    done = run("why", str(tmp_path / "saved"))
-    assert done.returncode == 1
-    assert "it was not written by why(save=...), or is cut off: " in done.stderr
+    done = CliRunner().invoke(main, ["why", str(tmp_path / "saved")])
+    assert done.exit_code == 1
+    assert "it was not written by why(save=...), or is cut off: " in done.output
 
 
 def test_send_when_lines_have_keys_and_headers_then_records_have_them(broker: EmbeddedBroker) -> None:
-    done = run("send", "-b", broker.bootstrap_servers, "--key-separator", "\\t", "--headers-separator", "|",
-               "--null-marker", "NULL", "orders", text="a:1,b:2|k\tv\n|k2\tNULL\n")
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(main, ["send", "-b", broker.bootstrap_servers, "--key-separator", "\\t",
+                                     "--headers-separator", "|", "--null-marker", "NULL", "orders"],
+                              input="a:1,b:2|k\tv\n|k2\tNULL\n")
+    assert done.exit_code == 0, done.output
     assert stored(broker) == [(b"k", b"v"), (b"k2", None)]
     (headers,) = [record.headers for record in read_topic(broker.bootstrap_servers, "orders") if record.key == b"k"]
     assert [(header[0], header[1]) for header in headers] == [("a", b"1"), ("b", b"2")]
@@ -91,18 +92,19 @@ def test_send_when_lines_have_keys_and_headers_then_records_have_them(broker: Em
 def test_send_when_lines_are_json_or_csv_then_fields_are_keys_and_values(
         broker: EmbeddedBroker, form: str, text: str, expected: list[tuple[bytes, bytes]]) -> None:
     more = ["--key-field", "id"] if form == "csv" else []
-    done = run("send", "-b", broker.bootstrap_servers, "--format", form, *more, "orders", text=text)
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(main, ["send", "-b", broker.bootstrap_servers, "--format", form, *more, "orders"],
+                              input=text)
+    assert done.exit_code == 0, done.output
     assert stored(broker) == expected
 
 
 def test_send_when_lines_make_no_records_then_they_are_named_kept_and_the_status_is_1(
         broker: EmbeddedBroker, tmp_path: Path) -> None:
     failed = tmp_path / "failed.txt"
-    done = run("send", "-b", broker.bootstrap_servers, "--key-separator", ":", "--failed", str(failed), "orders",
-               text="a:1\nno separator\nb:2\n")
-    assert done.returncode == 1
-    assert "line 2: it has no ':' between key and value" in done.stderr
+    done = CliRunner().invoke(main, ["send", "-b", broker.bootstrap_servers, "--key-separator", ":", "--failed",
+                                     str(failed), "orders"], input="a:1\nno separator\nb:2\n")
+    assert done.exit_code == 1
+    assert "line 2: it has no ':' between key and value" in done.output
     assert failed.read_bytes() == b"no separator\n"
     assert stored(broker) == [(b"a", b"1"), (b"b", b"2")]
 
@@ -111,10 +113,11 @@ def test_send_when_the_broker_refuses_lines_then_they_are_kept(broker: EmbeddedB
     failed, config = tmp_path / "failed.txt", tmp_path / "client.properties"
     config.write_text(f"bootstrap.servers={broker.bootstrap_servers}\nmax.request.size=1000\n")
     broker.faults.on("Produce", times=1).error(ErrorCode.INVALID_RECORD)
-    done = run("send", "--config", str(config), "--failed", str(failed), "orders", text="x\ny\n")
-    assert done.returncode == 1
-    assert "0 stored, 2 failed" in done.stderr
-    assert re.findall(r"line (\d+):", done.stderr) == ["1", "2"]
+    done = CliRunner().invoke(main, ["send", "--config", str(config), "--failed", str(failed), "orders"],
+                              input="x\ny\n")
+    assert done.exit_code == 1
+    assert "0 stored, 2 failed" in done.output
+    assert re.findall(r"line (\d+):", done.output) == ["1", "2"]
     assert failed.read_bytes() == b"x\ny\n"
 
 
@@ -152,8 +155,8 @@ def test_send_when_failed_lines_cannot_be_kept_then_nothing_is_sent(
     assert stored(broker) == []
 
 
-@pytest.mark.parametrize("files", [[], ["-"]])
-@pytest.mark.parametrize("failed", ["lines.txt", "link.txt", "/dev/stdin", "-"])
+@pytest.mark.parametrize(("failed", "files"), [
+    ("lines.txt", []), ("link.txt", []), ("/dev/stdin", []), ("-", []), ("lines.txt", ["-"])])
 def test_send_when_failed_lines_would_go_to_the_file_that_is_standard_input_then_it_is_refused_and_whole(
         broker: EmbeddedBroker, tmp_path: Path, files: list[str], failed: str) -> None:
     """Who sent failed lines again by `--failed failed.txt < failed.txt` had an empty file, and was told of no error."""
@@ -237,10 +240,10 @@ def test_command_when_it_cannot_be_done_as_asked_then_one_sentence_and_status_2(
     (["send", "-b", "x:1", "-P", "liner.ms=5", "orders"], "linger.ms"),
     (["perf", "-b", "x:1", "-P", "secret", "orders"], "it must be KEY=VALUE")])
 def test_command_when_it_makes_no_sense_then_status_2_and_no_traceback(arguments: list[str], said: str) -> None:
-    done = run(*arguments)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    done = CliRunner().invoke(main, arguments)
+    assert isinstance(done.exception, SystemExit), done.exception
+    assert done.exit_code == 2
+    assert said in done.output
 
 
 def test_perf_when_it_is_done_then_rate_percentiles_chart_and_why_are_printed(broker: EmbeddedBroker) -> None:

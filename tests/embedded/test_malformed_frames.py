@@ -39,7 +39,7 @@ from tests.support.raw_client import (
 
 MUTATED_COUNT = 8000
 NONSENSE_COUNT = 2000
-MADE_UP_COUNT = 1000
+MADE_UP_COUNT = 250
 ON_THEIR_WAY = 32
 MAX_GROWTH_BYTES = 64 * 1024 * 1024
 NAMES = ("fruits", "other")  # not what the witnesses ask for: some of what is sent deletes topics
