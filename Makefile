@@ -36,10 +36,11 @@ OF_ONE_TWIN := $(addprefix --ignore=,tests/unit/broker tests/unit/cli tests/unit
 	$(addprefix tests/unit/test_,contributing.py design.py model_broker.py mutants.py museum.py near.py readme.py skips.py type_checkers.py) \
 	tests/property/test_protocol.py tests/contract/test_produce_codes.py \
 	$(wildcard tests/embedded/test_wire_*.py) $(wildcard tests/embedded/test_*_torture.py) \
-	$(addprefix tests/embedded/test_,acls.py advertised.py commands.py default_install.py descriptors.py doctor.py \
-	embedded_broker.py examples.py fault_lies.py faults.py forgetting_runs.py forgotten_by_our_broker.py freeze.py \
-	group_timing.py idle.py kill.py leadership.py logins.py makefile.py malformed_frames.py model_cluster.py \
-	network_layer.py placement.py prepared_transactions.py producer_faults.py programs.py pytest_plugin.py read_topic.py release.py \
+	$(addprefix tests/embedded/test_,acls.py advertised.py clock.py commands.py control_port.py default_install.py \
+	descriptors.py doctor.py embedded_broker.py examples.py fault_lies.py faults.py forgetting_runs.py \
+	forgotten_by_our_broker.py forked_broker.py freeze.py group_timing.py idle.py kill.py leadership.py login_faults.py \
+	logins.py makefile.py malformed_frames.py model_cluster.py network_layer.py placement.py prepared_transactions.py \
+	producer_faults.py programs.py pytest_plugin.py read_topic.py release.py replication.py \
 	sasl_listener.py sasl_producer.py scripted_broker.py several_brokers.py slow_names.py throttle.py tls_errors.py tls_listener.py \
 	transactions.py two_phase.py users.py))
 ON_THE_TEXT := PYPRODUCER_IMPL=python PYPRODUCER_TEST_CLUSTERS=embedded
