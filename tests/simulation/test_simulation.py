@@ -109,6 +109,8 @@ def test_seeds_when_they_are_run_then_nothing_is_wrong_and_something_happened() 
 
     run("--with", "strange_peer", "--seeds", str(STRANGE_SEEDS))
     assert run("--seeds", str(SEEDS)) == SEEDS
+    if os.environ.get("PYPRODUCER_IMPL") == "python":
+        return  # beside the compiled run, which shows what seeds reach and judge: they are drawn alike for both
     for power in sorted(missing_of(lines, moves) & {*POWER_FAULTS, *CLUSTERS, *APPLICATIONS, *EVERYWHERE}):
         run("--with", power, "--from", "300", "--seeds", "600")  # which of the rare ones are missed moves with the code
     for start in range(300, 600, MORE_SEEDS):  # some tears and ends are rare, and move with the code
