@@ -41,6 +41,7 @@ from pyproducer.common.consumer_offsets import OffsetAndMetadata
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.common.errors import UNKNOWN, ApiError, ConfigError, KafkaError
 from pyproducer.common.kafka_string import beginning, string_fault
+from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.record.layout import ProducerIdAndEpoch
 from pyproducer.twophase.decision import DecidedTask, Decision, more_texts
@@ -108,6 +109,8 @@ class TwoPhase:
                  on_lost: str = REWRITE, start: str = STRICT) -> None:
         check_prefix(prefix)
         check_choices(on_lost, start)
+        if topic is not None:
+            check_topic(topic)
         self._config = ProducerConfig(CONFIG_TABLE.guarded({
             **({} if is_two_phase(props) else {TIMEOUT: DEFAULT_TIMEOUT_MS}), **props,
             "transactional.id": driver_id(prefix)}))
@@ -478,6 +481,17 @@ def check_prefix(prefix: object) -> None:
     fault = string_fault(task_id(prefix, _LAST_TASK))
     if fault is not None:
         raise ConfigError(ID, beginning(prefix), f"it is sent with a task's number behind it: {fault}")
+
+
+def check_topic(topic: str, option: str = TOPIC) -> None:
+    """Do nothing where a topic can have the name.
+
+    Raises:
+        ConfigError: None can.
+    """
+    fault = topic_name_fault(topic)
+    if fault is not None:
+        raise ConfigError(option, beginning(topic), fault)
 
 
 def check_choices(on_lost: object, start: object) -> None:

@@ -409,13 +409,18 @@ def test_commit_when_nobody_answers_beside_the_decision_then_it_says_what_became
     query.check()
 
 
-@pytest.mark.parametrize("topic", ["nowhere", "no name"])
-def test_plan_when_the_topic_of_decisions_is_not_there_then_the_option_is_named(
-        start: StartQuery, topic: str) -> None:
+def test_plan_when_the_topic_of_decisions_is_not_there_then_the_option_is_named(start: StartQuery) -> None:
     """Each attempt of each task waited for it, a minute long, and named a group that nobody knows."""
-    with TwoPhase(start().props, "shop", topic) as driver, pytest.raises(ConfigError, match=(
-            rf"value '{topic}' for configuration exactly\.once\.topic: there is no such topic.*create it, or name")):
+    with TwoPhase(start().props, "shop", "nowhere") as driver, pytest.raises(ConfigError, match=(
+            r"value 'nowhere' for configuration exactly\.once\.topic: there is no such topic.*create it, or name")):
         driver.plan()
+
+
+@pytest.mark.parametrize("topic", ["", "no name", "..", "t" * 40_000])
+def test_two_phase_when_no_topic_can_have_the_name_then_it_is_refused(topic: str) -> None:
+    with pytest.raises(ConfigError, match=r"configuration exactly\.once\.topic: Topic name is invalid") as caught:
+        TwoPhase({"bootstrap.servers": "127.0.0.1:1"}, "shop", topic)
+    assert len(str(caught.value)) < 400
 
 
 def test_commit_when_the_topic_of_the_rows_has_not_come_then_the_option_is_named(start: StartQuery) -> None:

@@ -100,6 +100,8 @@ def test_settings_when_a_stream_is_exactly_once_then_its_producers_are_transacti
     ({"kafka.exactly_once_start": "strict"}, "orders", r"did you mean 'exactly\.once\.start'\?"),
     ({"exactly.once.topics": "orders"}, "orders", r"did you mean 'exactly\.once\.topic'\?"),
     ({"pyproducer.pool.Size": 3}, "orders", r"did you mean 'pyproducer\.pool\.size'\?"),
+    ({"exactly.once.topic": "no name"}, "orders", r"configuration exactly\.once\.topic: Topic name is invalid"),
+    ({}, "t" * 300, r"configuration topic: Topic name is invalid"),
     ({"exactly.once.id": "s" * 33_000}, "orders", r"exactly\.once\.id: it is sent with a task's number .*it takes"),
     ({"transactional.id": "mine"}, "orders", r"exactly once with exactly\.once\.id")])
 def test_settings_when_they_do_not_fit_exactly_once_then_they_are_refused(
