@@ -221,7 +221,7 @@ def test_loop_when_it_is_closed_while_tasks_wait_for_memory_then_nothing_is_rais
     async def wait_for_memory(producer: AsyncKafkaProducer[bytes, bytes], tasks: list[Any]) -> None:
         await producer.partitions_for("orders")
         tasks += [asyncio.ensure_future(producer.send("orders", RECORD)) for _ in range(8)]
-        while producer._task_count < 4:
+        while producer._lines.task_count < 4:
             await asyncio.sleep(0.005)
 
     unraisable: list[Any] = []
