@@ -309,7 +309,7 @@ class PartPool(BufferPool):
                  count_held: Callable[[], int]) -> None:
         super().__init__(total_bytes, clock, life, count_held=count_held, why=whole.why)
         self.whole = whole
-        self.lock = whole.lock
+        self.lock: RLock = whole.lock
         whole._parts.append(self)
 
     @property
