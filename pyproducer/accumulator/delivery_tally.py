@@ -288,8 +288,11 @@ class DeliveryTally:
             period, left, opened = self._period, self._left, list(self._open)  # each of these is in what is seen next
             counts = self._so_far()
             if since is not None and raises_all:
+                failed = difference(counts, since.base)
                 first = since.first if since is period else [*since.first, *period.first]
-                error = FailureSums(difference(counts, since.base), [
+                if not first:  # of a period in between, which two other flushes began and ended: the last ones, then
+                    first = [self._failed[topic][1] for topic in failed]
+                error = FailureSums(failed, [
                     failure.told(failure.count) for failure in first[:MOST_FIRST]]).error("since the last flush()")
                 if error is not None:
                     opened = [failure for failure in opened if failure.period >= since.number]

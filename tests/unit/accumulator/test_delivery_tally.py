@@ -260,6 +260,19 @@ def test_end_flush_when_another_flush_ended_meanwhile_then_both_tell_what_failed
     assert kept
 
 
+def test_end_flush_when_two_others_ended_meanwhile_then_it_tells_and_describes_what_failed_between_them() -> None:
+    """It counted them and described none: an error without a reason."""
+    tally = DeliveryTally()
+    first = tally.period
+    assert flush(tally, tally.period, raises_all=False) is None
+    kept = [fail(tally, topic=topic, text=f"{topic} {number}") for topic in "tu" for number in range(2)]
+    assert flush(tally, tally.period, raises_all=False) is None
+    failed = flush(tally, first, raises_all=True)
+    assert failed is not None
+    assert failed.failed["rejected"] == len(kept)
+    assert [str(one.error) for one in failed.errors] == ["t 1", "u 1"]
+
+
 class Told:
     """What errors of flush() told, together."""
 
