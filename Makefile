@@ -103,7 +103,7 @@ test: python-is-there
 	@test -z "$(NO_COMPILER)" || echo "make test: $(NO_COMPILER);" \
 		"the tests run on the Python text of the compiled twin alone" >&2
 	@test -z "$(NO_KERBEROS)" || echo "make test: $(NO_KERBEROS); the tests with a KDC are skipped" >&2
-	@$(MAKE) --no-print-directory -j2 lint environments compiled FIRST=nearest
+	@$(MAKE) --no-print-directory -j2 lint environments compiled $(if $(filter true,$(CI)),,FIRST=nearest)
 	@$(MAKE) --no-print-directory -j$(PROCESSORS) -k tiers elsewhere
 
 # Each worker of pytest reads all tests, and where nothing is compiled yet, five of them compile the same files at once.
@@ -112,7 +112,8 @@ compiled: $(VENV)/.all
 	@ls tests/unit/__pycache__/*-pytest-*.pyc >/dev/null 2>&1 || $(BIN)/python -m pytest --collect-only -qq \
 		>/dev/null 2>&1 || true
 
-# Before all else, so that what the last commits broke is said at once; none of the tiers that start something.
+# Before all else, so that what the last commits broke is said at once; none of the tiers that start something. Where
+# CI=true nobody waits for that, and all of these tests run later.
 nearest: $(VENV)/.all
 	@$(BIN)/python -m tests.near --commits 20 --seconds 20 --tiers unit,protocol,property
 
