@@ -28,13 +28,14 @@ PYTEST_BESIDE := $(BIN)/python -m pytest -q -n $(PROCESSORS) --dist loadfile --n
 # What both twins run; the rest speaks of neither. What differs between them shows on any cluster.
 OF_BOTH_TWINS := tests/unit tests/property tests/contract tests/embedded tests/simulation
 # ... but for what no line of the twins decides: the broker, the protocol, files, commands and our tools; what imports
-# nothing of them; and what a producer decides behind them (codes, logins, names, numbers of a producer id).
+# nothing of them; what a producer decides behind them (codes, logins, names, numbers of a producer id); and what runs
+# both twins beside each other wherever it runs.
 # tests/README.md has the table.
 OF_ONE_TWIN := $(addprefix --ignore=,tests/unit/broker tests/unit/cli tests/unit/protocol tests/unit/spark \
 	tests/unit/client tests/unit/transaction tests/unit/twophase tests/unit/producer/config tests/unit/network/sasl \
 	tests/unit/network/test_key_store.py tests/unit/network/test_ssl_context.py \
 	$(addprefix tests/unit/test_,contributing.py design.py model_broker.py mutants.py museum.py near.py readme.py skips.py type_checkers.py) \
-	tests/property/test_protocol.py tests/contract/test_produce_codes.py \
+	$(addprefix tests/property/test_,protocol.py twins.py columns.py) tests/contract/test_produce_codes.py \
 	$(wildcard tests/embedded/test_wire_*.py) $(wildcard tests/embedded/test_*_torture.py) \
 	$(addprefix tests/embedded/test_,acls.py advertised.py clock.py commands.py control_port.py default_install.py \
 	descriptors.py doctor.py embedded_broker.py examples.py fault_lies.py faults.py forgetting_runs.py \
