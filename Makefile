@@ -32,8 +32,8 @@ OF_BOTH_TWINS := tests/unit tests/property tests/contract tests/embedded tests/s
 # both twins beside each other wherever it runs.
 # tests/README.md has the table.
 OF_ONE_TWIN := $(addprefix --ignore=,tests/unit/broker tests/unit/cli tests/unit/protocol tests/unit/spark \
-	tests/unit/client tests/unit/transaction tests/unit/twophase tests/unit/producer/config tests/unit/network/sasl \
-	tests/unit/network/test_key_store.py tests/unit/network/test_ssl_context.py \
+	tests/unit/client tests/unit/frames tests/unit/transaction tests/unit/twophase tests/unit/producer/config \
+	tests/unit/network/sasl tests/unit/network/test_key_store.py tests/unit/network/test_ssl_context.py \
 	$(addprefix tests/unit/test_,contributing.py design.py model_broker.py mutants.py museum.py near.py readme.py skips.py type_checkers.py) \
 	$(addprefix tests/property/test_,protocol.py twins.py columns.py) tests/contract/test_produce_codes.py \
 	$(wildcard tests/embedded/test_wire_*.py) $(wildcard tests/embedded/test_*_torture.py) \
