@@ -8,6 +8,9 @@
             with work.transaction(producer) as transaction:
                 ...                                                              # send the rows
                 outcome = transaction.prepare(digest)                            # it goes back to the driver
+        else:
+            work.ensure_same(digest)                                             # of the rows, which are only read
+            outcome = TaskOutcome.of(work, digest=digest)
         ...
         driver.commit(plan, batch_id, outcomes)                                  # driver
 
