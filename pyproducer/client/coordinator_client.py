@@ -449,6 +449,7 @@ class CoordinatorClient:
                                                max_version=max_version_of(connection))
                 except _NO_ANSWER as error:
                     last, pause_s = self._reason(error, last, deadline_ms), _PAUSE_S
+                    self._leave(address_text(*address))
                     for index in indexes:
                         self._coordinators.pop((key_type, keys[index]), None)
                     continue
@@ -544,11 +545,17 @@ class CoordinatorClient:
 
     def _any_connection(self) -> Connection:
         if self._any is not None and not self._client.is_open(self._any):
-            self._client.forget(self._any)
-            self._any = None
+            self._leave(self._any.where)
         if self._any is None:
             self._any = self._client.connect_to_any(self._bootstrap)
         return self._any
+
+    def _leave(self, where: str) -> None:
+        """Ask others first from here on: a broker that did not answer once would take the time that is left."""
+        self._bootstrap = tuple(sorted(self._bootstrap, key=lambda address: address_text(*address) == where))
+        if self._any is not None and self._any.where == where:
+            self._client.forget(self._any)
+            self._any = None
 
     def _connection(self, address: tuple[str, int]) -> Connection:
         connection = self._connections.get(address)

@@ -513,6 +513,25 @@ def test_call_when_the_first_broker_says_nothing_then_the_second_has_time_left()
         assert described.state == "Ongoing"
 
 
+def test_call_when_the_coordinator_says_nothing_any_more_then_another_broker_is_asked_for_the_next_one() -> None:
+    """A broker that is stopped, and not gone, was asked who the coordinator is now, and took the rest of the time."""
+    node = OneNode("", 0)
+
+    def is_stopped_then(request: Request) -> object:
+        return node(request) if request.api_key is ApiKeys.API_VERSIONS or not node.asked else None
+
+    with TinyServer(is_stopped_then) as first, TinyServer() as second, blocking_client(timeout_s=2) as client:
+        def moves(request: Request) -> object:
+            node.port = second.port
+            return node(request)
+
+        node.port, second._on_frame = first.port, moves
+        coordinators = CoordinatorClient(client, [("127.0.0.1", first.port), ("127.0.0.1", second.port)],
+                                         timeout_s=4, clock=CLOCK)
+        (described,) = coordinators.describe_transactions([ID])
+        assert described.state == "Ongoing"
+
+
 def test_call_when_the_first_address_of_a_name_says_nothing_then_the_second_has_time_left(
         monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole time was spent on the first, as on an IPv4 address whose packets are dropped."""
