@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from functools import partial
-from types import SimpleNamespace
 from typing import Any, cast
 
 from pyproducer import TransactionCompleter
@@ -20,6 +19,13 @@ from pyproducer.client.coordinator_client import CoordinatorClient
 from pyproducer.network.selector import Selector
 from tests.simulation.network import Network, SimPoller, SimSocket, addresses_of
 from tests.simulation.schedule import SimClock
+
+
+class _Nobody:
+    """Whose polls nobody watches: no producer's."""
+
+    has_found = False
+    producer = None
 
 
 class _Sleeper:
@@ -56,7 +62,7 @@ class SimulatedCompleter(TransactionCompleter):
         coordinators = super()._client()
         if is_new:
             network, clock = self._network, self._clock
-            client, nobody = coordinators._client, SimpleNamespace(has_found=False)
+            client, nobody = coordinators._client, _Nobody()
             client.close()
             client._selector = Selector(
                 max_receive_size_bytes=LARGEST_ANSWER_BYTES, connections_max_idle_ms=-1,

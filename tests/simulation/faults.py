@@ -457,7 +457,8 @@ class Faults:
             # So much of it may have been its own sleep: nobody in the process can tell them apart.
             freeze = Freeze(self._scheduler.now_ms, max(0, ms - longest_ms), sleeper)
             self.freezes.append(freeze)
-            self._sleeping[sleeper] = freeze, tears
+            if sleeper.producer is not None:
+                self._sleeping[sleeper] = freeze, tears
             if self.cluster.telemetry is not None:
                 self.cluster.telemetry.slack_ms += ms
             self._scheduler.jump(ms)
