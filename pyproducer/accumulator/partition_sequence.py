@@ -57,6 +57,7 @@ NO_OFFSET = -1
 # So many answers in a row must tell of another topic of that name before a batch in doubt is given up for it: a broker
 # that lags behind is contradicted meanwhile. client/metadata_response.py believes older leader epochs after as many.
 _MOST_LAGGING = 5
+_NO_OTHER = (-1, 0)
 _NOT_NUMBERED_YET = frozenset({BatchState.OPEN, BatchState.QUEUED})
 
 
@@ -170,9 +171,9 @@ class PartitionSequence:
         self._has_doubt: bool = False
         # Where the batches begin that were numbered last: with one more, they are those that a broker knows.
         self._newest: tuple[int, ...] = ()
-        # The last snapshot by which the batch in doubt that is next would go to another topic than it was sent to, and
-        # how many in a row said so.
-        self._another_topic: tuple[Cluster | None, int] = (None, 0)
+        # The last answer by which the batch in doubt that is next would go to another topic than it was sent to, and
+        # how many in a row said so. Snapshots that other news made have it from the same answer.
+        self._another_topic: tuple[int, int] = _NO_OTHER
 
     def _move(self, event: SequenceEvent) -> SequenceState:
         """Move to another state.
@@ -305,7 +306,7 @@ class PartitionSequence:
         """A batch, or an attempt, ended: it was stored or refused, or has failed."""
         if batch.base_sequence == NO_SEQUENCE:
             return
-        self._another_topic = (None, 0)
+        self._another_topic = _NO_OTHER
         self._has_doubt |= event is SequenceEvent.UNKNOWN
         self._move(event)
         if event in _MAKES_HOLE and (self._hole == NO_SEQUENCE or is_earlier(batch.base_sequence, self._hole)):
@@ -375,12 +376,12 @@ class PartitionSequence:
         """
         topic_id = cluster.table(batch.topic_partition.topic).topic_id
         if self.why_not_again(batch, now_ms, topic_id) is None:
-            self._another_topic = (None, 0)
+            self._another_topic = _NO_OTHER
             return True
         last, count = self._another_topic
-        if cluster is not last:
+        if cluster.answer_count != last:
             count += 1
-            self._another_topic = (cluster, count)
+            self._another_topic = cluster.answer_count, count
         return False if count >= _MOST_LAGGING or self._is_forgotten(batch, now_ms) else None
 
     def _is_forgotten(self, batch: ProducerBatch, now_ms: int) -> bool:

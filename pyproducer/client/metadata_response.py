@@ -89,7 +89,8 @@ def merge_response(response: Mapping[str, Any], api_version: int, *, previous: C
         internal_topics=merge.internal_topics,
         invalid_topics=[name for name, code in merge.errors.items() if code is ErrorCode.INVALID_TOPIC_EXCEPTION],
         unauthorized_topics=[name for name, code in merge.errors.items()
-                             if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED])
+                             if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED],
+        answer_count=previous.answer_count + (not is_partial))
     return Merged(cluster, merge.errors, merge.needs_refresh, merge.made_progress, merge.topics_answered,
                   merge.steps_back)
 
@@ -274,4 +275,5 @@ def _copy(cluster: Cluster, nodes: Iterable[Node], changed: Mapping[str, Partiti
         cluster_id=cluster.cluster_id, nodes=nodes, controller=cluster.controller,
         tables={topic: changed.get(topic) or cluster.table(topic) for topic in cluster.topics},
         topic_ids=cluster.ids_by_topic, internal_topics=cluster.internal_topics,
-        invalid_topics=cluster.invalid_topics, unauthorized_topics=cluster.unauthorized_topics)
+        invalid_topics=cluster.invalid_topics, unauthorized_topics=cluster.unauthorized_topics,
+        answer_count=cluster.answer_count)

@@ -117,8 +117,11 @@ class Cluster:
         invalid_topics: Whose names brokers refuse.
         unauthorized_topics: That we may not describe.
         tables: The partitions of further topics, as another snapshot has them.
+        answer_count: See the attribute.
 
     Attributes:
+        answer_count: How many answers about all topics there were, up to this snapshot. Others are made of what a
+            broker told of some, or of a leader.
         tables: The partitions of each topic that is known.
         ids_by_topic: The id of each topic of which a broker told one (Metadata from v10 on).
     """
@@ -127,8 +130,9 @@ class Cluster:
                  partitions: Iterable[PartitionInfo] = (), controller: Node | None = None,
                  topic_ids: Mapping[str, UUID] | None = None, internal_topics: Iterable[str] = (),
                  invalid_topics: Iterable[str] = (), unauthorized_topics: Iterable[str] = (),
-                 tables: Mapping[str, PartitionTable] | None = None) -> None:
+                 tables: Mapping[str, PartitionTable] | None = None, answer_count: int = 0) -> None:
         self.cluster_id = cluster_id
+        self.answer_count = answer_count
         self.nodes: dict[int, Node] = {node.node_id: node for node in nodes}
         self.controller = controller
         self.internal_topics: frozenset[str] = frozenset(internal_topics)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from pyproducer.accumulator.partition_sequence import PartitionSequence, SequenceState
+from pyproducer.client.metadata import MetadataRequest
+from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.error_codes import ErrorCode
 from tests.simulation.model_batch import ProducedBatch
 from tests.simulation.model_log import KAFKA_4_1, ModelPartition
@@ -370,6 +372,28 @@ def test_topic_when_a_broker_lags_behind_and_tells_of_one_before_it_then_the_one
     tell_topic(producer, 77)
     store_in(broker, producer)
     assert broker.values() == [b"s", b"b", b"c"]
+    assert producer.told_names() == ["s", "a", "b", "c"]
+
+
+@pytest.mark.parametrize("news", ["another topic", "a leader"])
+def test_topic_when_other_news_come_behind_the_answer_of_a_broker_that_lags_then_it_counts_once(news: str) -> None:
+    """Each made a new snapshot, with what that broker had told in it: after four more, c was told as unknown."""
+    broker = Broker()
+    producer = behind_one_that_stepped_aside(broker)
+    tell_topic(producer, 76)
+    for number in range(10):
+        now_ms = producer.clock.now_ms()
+        if news == "a leader":
+            producer.metadata.update_leaders({TopicPartition("t", 1): (1, 2 + number)})
+        else:
+            producer.metadata.add(f"n{number}", now_ms)
+            row = {"error_code": 0, "name": f"n{number}", "topic_id": uuid.UUID(int=100 + number), "partitions": []}
+            producer.metadata.update({**metadata_response(), "topics": [row]}, 13, now_ms, request=MetadataRequest(
+                [f"n{number}"], number, True))
+        producer.turn(advance=1)
+    assert producer.told_names() == ["s", "a"]
+    tell_topic(producer, 77)
+    store_in(broker, producer)
     assert producer.told_names() == ["s", "a", "b", "c"]
 
 
