@@ -376,6 +376,13 @@ class PartPool(BufferPool):
             holders.remove(holder)
             self._end(0)
 
+    def end_move(self, holder: H, holders: Holders[H]) -> None:
+        """Take a holder that is in another list of the part, too, out of the one that it was to leave."""
+        with self.lock:
+            self._begin()
+            holders.remove(holder)
+            self._end(-holder.reserved_bytes)  # it was counted in both
+
     def _end(self, more_bytes: int) -> None:
         self._held_bytes += more_bytes
         self.whole._end(more_bytes)

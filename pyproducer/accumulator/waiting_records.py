@@ -190,7 +190,12 @@ class WaitingRecords:
 
     def resume(self) -> None:
         """Do the rest for records that were moved or failed when an exception ended that half way."""
-        for queue in list(self.queues.values()):
+        queues = list(self.queues.values())
+        of_partitions = {record for queue in queues if queue.partition is not None for record in list(queue.records)}
+        for queue in queues:
+            if queue.partition is None:
+                for record in of_partitions.intersection(list(queue.records)):  # one, in the middle of `move_to`
+                    self.memory.end_move(record, queue.records)
             records = list(queue.records)
             moved = [record for record in records if record.batch is not None and self._is_in_list(record.batch)]
             if moved:  # the list is what counts: of their charges some may be theirs still

@@ -955,6 +955,46 @@ def test_turn_when_it_ends_between_the_list_and_the_charges_then_records_are_sto
     assert not producer.room.queues
 
 
+@pytest.mark.parametrize("is_counted", [False, True])
+@pytest.mark.parametrize("comes", [False, True])
+def test_turn_when_it_ends_between_two_queues_then_the_record_is_in_one_and_memory_comes_back(
+        monkeypatch: pytest.MonkeyPatch, *, comes: bool, is_counted: bool) -> None:
+    """It was in both: it failed twice, as two records, and what it had of memory was gone for good."""
+    producer = stepped()
+    future = producer.enter(partition=5)
+    producer.tell(1)
+    memory = producer.accumulator.waiting.memory
+    move = memory.move
+
+    def ended_half_way(holder: Any, _holders: Any, to: Any) -> None:
+        monkeypatch.setattr(memory, "move", move)
+        memory.whole._is_dirty = True
+        to.append(holder)
+        raise MemoryError
+
+    monkeypatch.setattr(memory, "move", ended_half_way)
+    with pytest.raises(MemoryError):
+        producer.turn()
+    if is_counted:
+        assert memory.has_room(1, None)
+    producer.sender.recover(producer.clock.now_ms())
+    assert producer.held_bytes == sum(record.reserved_bytes for record in producer.accumulator.waiting.incomplete())
+    assert len(producer.accumulator.waiting.incomplete()) == 1
+    if comes:
+        producer.tell(6)
+        producer.turn()
+        assert values_of(producer) == [b"v"]
+        producer.answer_all(4)
+        assert future.result(0).offset == 4
+    else:
+        producer.turn(advance=1000)
+        assert future.exception(0).phase == "metadata"
+    producer.turn()
+    assert sum(producer.life.tally.summary().failed.values()) == (not comes)
+    assert producer.pool._held_bytes == memory._held_bytes == 0
+    assert not producer.room.queues
+
+
 def test_abort_when_records_wait_then_they_fail_and_their_memory_is_back() -> None:
     producer = stepped()
     futures = [producer.enter(partition=partition) for partition in (0, None, 5)]
