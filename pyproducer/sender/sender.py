@@ -126,8 +126,9 @@ class Sender:
 
         That is to end its transaction, or to wait until brokers have what gets no answer (acks=0).
         """
-        steps = self._steps
-        return self._wire.client.confirmation_wait_ms(now_ms) if steps is None else steps.ms_to_go_on(now_ms)
+        if self._acks == 0:
+            return self._wire.client.confirmation_wait_ms(now_ms)
+        return 0 if self._steps is None else self._steps.ms_to_go_on(now_ms)
 
     def can_send_at_once(self, batch: ProducerBatch, now_ms: int) -> bool:
         """Whether a turn would send a batch: its leader is connected, and nothing else comes first."""
