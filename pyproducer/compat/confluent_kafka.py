@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from functools import partial
 from itertools import chain, repeat
 from queue import Empty, SimpleQueue
@@ -70,7 +71,7 @@ class _Told:
         self.record: tuple[Any, ...] = ()
 
     def __call__(self, metadata: ours.RecordMetadata | None, exception: ours.KafkaError | None) -> None:
-        record = self.record
+        record, self.record = self.record, ()  # what waits for another record keeps none
         if metadata is None:
             self._put((record, -1, -1, 0, monotonic(), exception))
         else:
@@ -115,6 +116,7 @@ class Producer:
     """
 
     _producer: ours.KafkaProducer[bytes, bytes] | None = None
+    _usual: Any = None  # the first on_delivery that there is; None in a record stands for it
 
     def __init__(self, *conf: Mapping[str, Any], **named: Any) -> None:
         if len(conf) > 1 or not (conf or named) or not all(isinstance(one, dict) for one in conf):
@@ -134,13 +136,18 @@ class Producer:
                     raise ours.ConfigError(name, props[name], "it must be a function")
             self._on_delivery: OnDelivery | None = props.pop("on_delivery", None)
             self._error_cb: Callable[[KafkaError], object] | None = props.pop("error_cb", None)
-            self._tells_failures_only = str(props.pop("delivery.report.only.error", False)).lower() == "true"
+            only_errors = str(props.get("delivery.report.only.error", False)).lower()
+            if only_errors not in ("true", "false"):
+                raise ours.ConfigError("delivery.report.only.error", props["delivery.report.only.error"],
+                                       "it must be True or False")
+            props.pop("delivery.report.only.error", None)
+            self._tells_failures_only = only_errors == "true"
             oauth_cb, of_oauth_cb = props.pop("oauth_cb", None), props.get("sasl.oauthbearer.config", "")
             if oauth_cb is not None:
                 props.pop("sasl.oauthbearer.config", None)
                 props["sasl.login.callback.handler.class"] = partial(oauth_cb, of_oauth_cb)
             self._most = number_of(props, 100_000, "queue.buffering.max.messages") or MOST
-            self._most_bytes = 1024 * number_of(props, 2**20, "queue.buffering.max.kbytes")
+            self._most_bytes = 1024 * number_of(props, 2**20, "queue.buffering.max.kbytes", least=1)
             for name in ("queue.buffering.max.messages", "queue.buffering.max.kbytes"):
                 props.pop(name, None)
             # Batches and futures take more than values do, and BufferError is to come before send() waits for memory.
@@ -157,7 +164,8 @@ class Producer:
         self._put = self._reports.put
         self._bare = partial(_report_outcome, self._put)  # of records without on_delivery
         self._free: list[_Told] = []
-        self._usual: Any = self._on_delivery  # the first that there is; None in a record stands for it
+        if self._on_delivery is not None:
+            self._usual = self._on_delivery
         # How many records, and bytes, may come before somebody counts anew; and how many that were at the last count.
         self._granted = self._room, self._free_bytes = self._most, self._most_bytes
         self._said_at: dict[int, float] = {}
@@ -204,7 +212,7 @@ class Producer:
         told: Any = self._bare
         if callback is not None:
             if self._usual is None:
-                self._usual = callback
+                vars(self).setdefault("_usual", callback)  # one step: another thread's may be the first
             try:
                 told = self._free.pop()
             except IndexError:
@@ -300,10 +308,13 @@ class Producer:
                 return left
 
     def close(self) -> bool:
-        """Do as flush(), then end the producer."""
+        """Give up a transaction that takes records still, do as flush(), then end the producer."""
         producer = self._producer
         if producer is not None:
             try:
+                with suppress(ours.KafkaError):  # what is left of it is the coordinator's to end
+                    if producer._present().transaction_calls.take_records:
+                        producer.abort_transaction()
                 self.flush()
             finally:
                 self._producer = None
@@ -357,12 +368,14 @@ class Producer:
                       exception: ours.KafkaError) -> None:
         callback, topic, partition, key, value, given_ms, began = record
         error = error_of(exception, is_of_record=True)
-        self._tell_all(error, is_told=True)
         if partition < 0 or exception.partition is not None:
             partition = exception.partition
         kind = TIMESTAMP_CREATE_TIME if given_ms else TIMESTAMP_NOT_AVAILABLE
         message = Message(topic, partition, None, key, value, None, error, (kind, given_ms), ended - began)
-        (callback or self._usual)(error, message)
+        try:
+            self._tell_all(error, is_told=True)
+        finally:  # error_cb may raise, and the record's report is told once
+            (callback or self._usual)(error, message)
 
     def _tell_all(self, error: KafkaError, *, is_told: bool) -> None:
         """Call error_cb where a record failed of what concerns all; log where nobody else is told."""

@@ -59,17 +59,20 @@ _PARTITIONERS: dict[str, object] = {
     "fnv1a": _hashing_all(ours.Fnv1aPartitioner())}
 
 
-def number_of(props: Mapping[str, Any], default: int, *names: str) -> int:
+def number_of(props: Mapping[str, Any], default: int, *names: str, least: int = 0) -> int:
     """Return the number that is given under the first of the names that is there.
 
     Raises:
-        ConfigError: It is no number.
+        ConfigError: It is no number, or too small.
     """
     name = next((name for name in names if name in props), "")
     try:
-        return int(str(props.get(name, default)))
+        number = int(str(props.get(name, default)))
     except ValueError:
-        raise ours.ConfigError(name, props[name], "it must be a whole number") from None
+        number = least - 1
+    if number < least:
+        raise ours.ConfigError(name, props[name], f"it must be a whole number, {least} or more")
+    return number
 
 
 def translate(props: dict[str, Any]) -> None:

@@ -166,6 +166,11 @@ class TransactionCalls:
         return self._transactions
 
     @property
+    def take_records(self) -> bool:
+        """Whether a transaction is open that is neither prepared, nor ending, nor failing."""
+        return self._transactions is not None and self._transactions.takes_records
+
+    @property
     def left(self) -> Call | None:
         """The call that a block has left before it had ended, to wait for; None where nobody has to."""
         left = None if self._transactions is None else self._transactions.left

@@ -5,9 +5,11 @@ A test with `client` runs over both, theirs where it is installed; what is compa
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import time
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -259,6 +261,19 @@ def test_on_delivery_when_it_raises_then_poll_does_and_the_others_are_told_later
     assert told == [b"0", b"1", b"2"]
 
 
+def test_on_delivery_when_it_was_called_then_nothing_keeps_it(client: Client, opened: Opened) -> None:
+    """With it was kept what it and its record hold: after a burst as much as queue.buffering.max.kbytes."""
+    producer = opened(client, {"on_delivery": print})
+    on_delivery = Reports()
+    kept = weakref.ref(on_delivery)
+    producer.produce(TOPIC, b"v", on_delivery=on_delivery)
+    assert producer.flush(GIVE_UP_S) == 0
+    assert len(on_delivery.all) == 1
+    del on_delivery
+    gc.collect()
+    assert kept() is None
+
+
 def test_on_delivery_when_it_produces_then_flush_sends_that_too(client: Client, opened: Opened) -> None:
     producer = opened(client, {})
     told = []
@@ -329,6 +344,18 @@ def test_transactions_when_committed_and_aborted_then_readers_see_the_first(clie
     assert [record.value for record in read_topic(broker.bootstrap_servers, TOPIC, isolation_level="read_committed")
             ] == [b"0", b"2"]
     assert producer.close()
+
+
+def test_transaction_when_the_producer_is_closed_in_it_then_its_records_are_told_as_given_up(
+        client: Client, broker: EmbeddedBroker, opened: Opened) -> None:
+    """They were sent, told as stored, and aborted then."""
+    reports = Reports()
+    with opened(client, {"transactional.id": "bank", "on_delivery": reports, "linger.ms": 10_000}) as producer:
+        producer.init_transactions(GIVE_UP_S)
+        producer.begin_transaction()
+        producer.produce(TOPIC, b"v", partition=0)
+    assert [error.code() for error, _ in reports.all] == [client.KafkaError._PURGE_QUEUE]
+    assert not broker.records(TOPIC)
 
 
 def test_producer_when_another_has_its_transactional_id_then_it_is_fenced_for_good(client: Client,
@@ -442,7 +469,8 @@ def test_producer_when_a_subclass_does_not_call_its_constructor_then_calls_say_s
     assert len(Unmade()) == 0
 
 
-@pytest.mark.parametrize("settings", [{"linger.ms": "x"}, {"partitioner": "murmur"}, {"no.such.name": 1}])
+@pytest.mark.parametrize("settings", [{"linger.ms": "x"}, {"partitioner": "murmur"}, {"no.such.name": 1},
+                                      {"queue.buffering.max.messages": -1}, {"queue.buffering.max.kbytes": 0}])
 def test_setting_when_it_is_wrong_then_kafka_exception_of_its_code(client: Client, settings: dict[str, Any]) -> None:
     with pytest.raises(client.KafkaException) as raised:
         client.Producer({"bootstrap.servers": "127.0.0.1:1", **settings})
@@ -487,6 +515,19 @@ def test_errors_of_all_when_records_fail_of_them_then_error_cb_is_called_once(
     lines = [record.getMessage() for record in caplog.records if record.name == ours.__name__]
     assert len(lines) == 1, "and one line of the log, for there is no on_delivery"
     assert lines[0].startswith("A record failed that has no on_delivery")
+
+
+def test_error_cb_when_it_raises_then_poll_does_and_on_delivery_is_told_all_the_same() -> None:
+    def error_cb(error: ours.KafkaError) -> None:
+        raise ours.KafkaException(error)
+
+    reports = Reports()
+    with reserved_port() as port, ours.Producer({"bootstrap.servers": f"127.0.0.1:{port}", "message.timeout.ms": 100,
+                                                 "error_cb": error_cb}) as producer:
+        producer.produce(TOPIC, b"v", on_delivery=reports)
+        with pytest.raises(ours.KafkaException, match="_TRANSPORT"):
+            producer.flush(GIVE_UP_S)
+    assert [error.name() for error, _ in reports.all] == ["_MSG_TIMED_OUT"]
 
 
 def test_wait_for_reports_when_the_producer_is_closed_by_another_thread_then_it_ends(opened: Opened) -> None:
@@ -584,6 +625,13 @@ def test_settings_when_given_twice_then_those_by_name_win(broker: EmbeddedBroker
     assert len(reports.all) == 1
     assert conf["client.id"] == "a"
     assert "logger has no effect: lines go to Python's logger 'pyproducer'" in caplog.text
+
+
+@pytest.mark.parametrize("value", ["yes", 1, "1", None])
+def test_reports_of_failures_when_it_is_neither_true_nor_false_then_it_is_refused(value: object) -> None:
+    """All records were told of."""
+    with pytest.raises(ours.KafkaException, match=r"delivery\.report\.only\.error: it must be True or False"):
+        ours.Producer({"bootstrap.servers": "127.0.0.1:1", "delivery.report.only.error": value})
 
 
 def test_settings_when_one_is_wrong_then_no_secret_is_shown() -> None:
