@@ -14,7 +14,7 @@ import select
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple, NoReturn, cast
 
 _READ_BYTES = 1 << 20
 _LONGEST_FIELD = 1 << 27
@@ -157,7 +157,7 @@ def _headers(number: int, line: bytes, text: bytes) -> list[tuple[str, bytes | N
 
 def _json(number: int, line: bytes, form: Format) -> Record:
     try:
-        read = json.loads(line, parse_float=_Number)
+        read = json.loads(line, parse_float=_Number, parse_constant=_refuse)
     except ValueError as error:
         raise LineError(number, line, f"it is no JSON: {error}") from error
     if form.key_field is not None or form.value_field is not None:
@@ -207,6 +207,10 @@ class _Number:
                 return number
         raise ValueError(f"the number {self._text} would be sent as {number!r}, for it is no double: write it as text, "
                          "or send the line as it is")
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is none of its numbers")
 
 
 def _bytes(value: object) -> bytes | None:

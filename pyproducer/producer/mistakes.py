@@ -87,8 +87,8 @@ def not_settings(props: object, foreign: Mapping[str, object], name: str = "Kafk
     """
     how = "settings are a dict of Java's keys, with their dots"
     if isinstance(props, str):
-        return TypeError(f"{how}: {name}({{'bootstrap.servers': {shown(props)!r}}}); those of a file are read by "
-                         f"{name}.from_file(path)")
+        of_file = "" if name == "MockProducer" else f"; those of a file are read by {name}.from_file(path)"
+        return TypeError(f"{how}: {name}({{'bootstrap.servers': {shown(props)!r}}}){of_file}")
     if foreign:
         key = next(iter(foreign))
         return TypeError(f"{key}= is no argument: {how}: {name}({{'{key.replace('_', '.')}': ...}})")

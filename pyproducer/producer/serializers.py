@@ -431,7 +431,9 @@ def _list_serializer(key: str, props: Mapping[str, object]) -> ListSerializer:
     try:
         serializer = resolve_serializer(inner, key, props)
     except ConfigError as refusal:
-        raise ConfigError(setting, refusal.value, refusal.why) from refusal.__cause__
+        if refusal.key != key:  # a charset
+            raise
+        raise ConfigError(setting, props[setting], refusal.why) from refusal.__cause__
     assert serializer is not None, "there is one"
     return ListSerializer(serializer)
 

@@ -34,6 +34,7 @@ from pyproducer.accumulator.produce_result import (
     ProduceRequestResult,
     fail_future,
     log_raised,
+    own_copy,
 )
 from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.client.metadata_errors import no_such_partition
@@ -608,6 +609,9 @@ class MockProducer(ProducerBase, Generic[K, V]):
     def _end(self, completion: _Completion, error: KafkaError | None) -> None:
         outcome, future = completion.outcome, completion.future
         topic_partition = outcome.topic_partition
+        if error is not None and error.topic is None:  # in production each knows where its record was to go
+            error = own_copy(error)
+            error.topic, error.partition = topic_partition
         if error is not None:
             self._transactions.fail(error)
         if error is None:

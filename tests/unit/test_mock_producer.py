@@ -69,6 +69,7 @@ def test_constructor_when_it_is_called_as_javas_then_it_says_how_it_is_done_here
     with pytest.raises(TypeError) as caught:
         MockProducer(*given)
     assert advice in str(caught.value)
+    assert "from_file" not in str(caught.value), "a MockProducer has none"
 
 
 @pytest.mark.parametrize(("props", "told"), [
@@ -173,6 +174,24 @@ def test_callbacks_when_they_send_complete_raise_and_close_then_nothing_is_lost(
     assert len(producer.history()) == 4
     with pytest.raises(ProducerClosedError):
         producer.send("t", b"late")
+
+
+def test_record_when_it_fails_by_an_error_of_no_topic_then_all_are_told_where_it_was_to_go() -> None:
+    """As in production; metadata of interceptors were None, and in a program's test it went another way."""
+    told: list[Any] = []
+
+    class Sees(ProducerInterceptor):
+        def on_acknowledgement(self, metadata: Any, exception: BaseException | None) -> None:
+            told.append(metadata)
+
+    producer = MockProducer({"interceptor.classes": [Sees()]}, auto_complete=False, partitions={"t": 3})
+    lost = KafkaError("lost")
+    future = producer.send("t", b"v", partition=2, on_completion=lambda *both: told.append(both[1]))
+    producer.error_next(lost)
+    assert told[0][:3] == ("t", 2, -1)
+    assert [(error.topic, error.partition, str(error)) for error in (told[1], future.exception(0))] == [
+        ("t", 2, "lost")] * 2
+    assert lost.topic is None, "the next record's is another"
 
 
 def test_close_when_it_has_interceptors_then_each_is_closed_once() -> None:

@@ -93,6 +93,7 @@ def test_json_when_a_line_makes_no_record_then_the_others_do(line: bytes) -> Non
 
 @pytest.mark.parametrize(("line", "why"), [
     (b"{'value': 1}", "it is no JSON: Expecting property name"), (b"", "it is no JSON: Expecting value"),
+    (b'{"value": NaN}', "it is no JSON: NaN is none of its numbers"), (b'{"value": -Infinity}', "-Infinity is none"),
     (b"\xff", "it is no JSON: 'utf-8' codec can't decode"), (b"1 2", "it is no JSON: Extra data"),
     (b'{"value": "\\ud800"}', "it makes no record: "), (b"[" * 100_000, "it makes no record: "),
     (b'{"key": "a", "valeu": 1, "n": 2}', """it has no "value", and 'n', 'valeu': "value": null is a tombstone""")])

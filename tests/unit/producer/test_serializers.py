@@ -160,11 +160,15 @@ def test_list_when_its_items_are_text_then_their_charset_is_that_of_the_settings
     assert serializer is not None
     assert serialized(serializer, ["a"]) == bytes.fromhex("0100000001000000026100")
     assert serializers.encodings_not_read(charset, None, "list") == []
+    with pytest.raises(ConfigError, match="no such charset") as caught:
+        resolve_serializer("list", "value.serializer", {INNER[False]: "string", "serializer.encoding": "UTF-9"})
+    assert (caught.value.key, caught.value.value) == ("serializer.encoding", "UTF-9")
 
 
 @pytest.mark.parametrize(("inner", "why"), [
     (None, "what the items of the lists of value.serializer are"), ("list", "but no list"),
     (SERDE + "ListSerde", "but no list"), (ListSerializer, "but no list"), ("no_such", "there is no such serializer"),
+    (SERDE + "BogusSerde", "Invalid value .*BogusSerde' for"),
     (5, "must be callable")])
 def test_list_when_the_serde_of_its_items_is_none_then_config_error_with_its_key(inner: object, why: str) -> None:
     with pytest.raises(ConfigError, match=why) as caught:
