@@ -18,6 +18,8 @@ from pyproducer.common.settings.definition import Setting, Synonym, Type
 from pyproducer.common.settings.parse import parse_value
 from pyproducer.common.settings.unknown_keys import answer_for, nearest_key, sounds_secret, unknown_key_error
 
+_MISTYPED = 0.8  # of difflib's ratio: "linger.mss" is nearer, and "metrics.port", which shares a word, is not
+
 
 class OtherKeys(NamedTuple):
     """Keys that are not in a table and that people bring all the same.
@@ -166,8 +168,9 @@ class SettingTable(Mapping[str, Setting]):
         return nearest_key(key, self._rows, self._other_keys.meant or {})
 
     def is_stranger(self, key: str) -> bool:
-        """Whether a key is neither known nor near one that is, under any name."""
-        return self.nearest(key) is None and not answer_for(key, self._other_keys.answers or {})
+        """Whether a key is neither known nor very near one that is, under any name: it may be somebody's own."""
+        return (nearest_key(key, self._rows, self._other_keys.meant or {}, _MISTYPED) is None
+                and not answer_for(key, self._other_keys.answers or {}))
 
     def unknown_key_error(self, key: object, value: object) -> ConfigError:
         """Return the error for a key that nobody knows; the value is hidden where it may be a secret."""

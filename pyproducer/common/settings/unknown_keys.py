@@ -71,14 +71,14 @@ def sounds_secret(key: str) -> bool:
     return not dotted or any(word in dotted for word in _SECRET_WORDS)  # "=value": a line that lost its key
 
 
-def nearest_key(key: str, rows: Mapping[str, Setting], meant: Mapping[str, str]) -> str | None:
-    """Return the key that was probably meant, or None when no key is near."""
+def nearest_key(key: str, rows: Mapping[str, Setting], meant: Mapping[str, str], cutoff: float = 0.6) -> str | None:
+    """Return the key that was probably meant, or None when no key is near: as near as difflib's ratio says."""
     dotted = _dotted(key)
     if dotted in meant:
         return meant[dotted]
     from difflib import get_close_matches  # here: only an error needs it
 
-    near = get_close_matches(dotted, rows)
+    near = get_close_matches(dotted, rows, cutoff=cutoff)
     return near[0] if near else None
 
 

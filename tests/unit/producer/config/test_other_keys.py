@@ -165,7 +165,16 @@ def test_unknown_key_when_nobody_could_take_it_then_refused(props: dict[str, obj
         ProducerConfig({**SERVERS, **props, "zzz.tenant": "t"})
 
 
-@pytest.mark.parametrize("key", ["linger.mss", "sasl_username", "debug"])
+@pytest.mark.parametrize("key", ["my.reporter.url", "metrics.port", "metrics.prefix", "my.interceptor.topic",
+                                 "partitioner.seed", "my.value.serializer.schema"])
+def test_unknown_key_when_it_shares_words_with_a_known_one_then_a_class_of_the_user_gets_it(key: str) -> None:
+    """One who names the setting after what it is for met "did you mean 'metric.reporters'?", and no way around."""
+    assert ProducerConfig({**SERVERS, "metric.reporters": [Configurable()], key: "1"}).strangers == (key,)
+    with pytest.raises(ConfigError, match="did you mean"):
+        ProducerConfig({**SERVERS, key: "1"})
+
+
+@pytest.mark.parametrize("key", ["linger.mss", "sasl_username", "debug", "bootstrap.server", "batchsize", "max.block"])
 def test_unknown_key_when_something_known_is_near_then_refused_whatever_classes_there_are(key: str) -> None:
     with pytest.raises(ConfigError, match="unknown setting"):
         ProducerConfig({**SERVERS, "interceptor.classes": [Configurable], key: "1"})
