@@ -491,6 +491,9 @@ class Producer:
     def __bool__(self) -> bool:
         return True
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Producer cannot be pickled or copied: pass its settings, and make one in each process")
+
     def __enter__(self) -> Producer:
         return self
 

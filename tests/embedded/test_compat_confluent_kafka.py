@@ -5,8 +5,10 @@ A test with `client` runs over both, theirs where it is installed; what is compa
 
 from __future__ import annotations
 
+import copy
 import gc
 import logging
+import pickle
 import threading
 import time
 import weakref
@@ -475,6 +477,14 @@ def test_setting_when_it_is_wrong_then_kafka_exception_of_its_code(client: Clien
     with pytest.raises(client.KafkaException) as raised:
         client.Producer({"bootstrap.servers": "127.0.0.1:1", **settings})
     assert raised.value.args[0].code() == client.KafkaError._INVALID_ARG
+
+
+def test_producer_when_it_is_pickled_or_copied_then_type_error(client: Client, opened: Opened) -> None:
+    """A copy had the queue of the first, and was closed by itself."""
+    producer = opened(client, {})
+    for call in (pickle.dumps, copy.copy):
+        with pytest.raises(TypeError, match=r"cannot (be )?pickle"):
+            call(producer)
 
 
 @pytest.mark.parametrize("arguments", [(), ([],), ({}, {}), ("127.0.0.1:1",)])
