@@ -62,7 +62,7 @@ def last_attempt(accumulator: RecordAccumulator) -> str:
     for partition in list(accumulator.busy):
         for batch in partition.batches[:_MOST_TRIED]:
             if batch.last_error is not None and not batch.is_done:
-                return f"; the last attempt failed with: {batch.last_error}"
+                return f"; the last attempt failed with: {str(batch.last_error).rstrip('.')}"
     return ""
 
 

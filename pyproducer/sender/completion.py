@@ -148,7 +148,8 @@ class Completion:
 
     def _why(self, batch: ProducerBatch, trouble: str) -> str:
         """Say what kept a batch from being stored, for the end of an error's text; see `expire`."""
-        last_error = f"; the last attempt failed with: {batch.last_error}" if batch.last_error is not None else ""
+        last_error = ("" if batch.last_error is None
+                      else f"; the last attempt failed with: {str(batch.last_error).rstrip('.')}")
         if batch.is_in_flight:
             return last_error
         return (f"{last_error}{'; ' + trouble if trouble else ''}. "

@@ -248,6 +248,7 @@ def test_forced_close_when_records_are_left_then_each_error_says_what_they_waite
     refused = producer.error_of("refused")
     assert ("closed before the record was acknowledged, after 1 failed attempts; the last attempt failed with: "
             "NOT_ENOUGH_REPLICAS: t-2: ") in str(refused)
+    assert ".. " not in str(refused)
     assert refused.__cause__.code == ErrorCode.NOT_ENOUGH_REPLICAS
     assert str(producer.error_of("in flight")).endswith(", while its first request was not answered")
     assert str(producer.error_of("never left")).endswith(
