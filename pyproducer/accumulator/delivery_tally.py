@@ -141,11 +141,12 @@ class DeliveryTally:
         """Take in a failure, whose futures hold `holder`; again is no error. Thread: any."""
         if failure.is_in or self._is_off:
             return
+        is_first = not self._inbox  # two that come at once find two there
         self._inbox[failure] = None
         self.is_busy = True
         self.watch(failure, holder)
         failure.is_in = True
-        if not failure.is_accepted and len(self._inbox) == 1:
+        if not failure.is_accepted and (is_first or len(self._inbox) == 1):
             self._wake()  # of what fails on the sender's side it hears without
 
     def watch(self, failure: Failure, holder: object) -> None:
@@ -193,8 +194,10 @@ class DeliveryTally:
         self._has_ended = True
         self._wake = _nobody  # a future that is kept has this tally by its life, and shall not keep the sender by it
         self._note_who_waits()
-        for failure in list(self._open):
-            self._call_unretrieved(failure, now_ms)
+        with self._lock:  # once: there may be many
+            unseen = [(failure, self._end_watch(failure)) for failure in list(self._open)]
+        for failure, count in unseen:
+            self._tell_unseen(failure, count, now_ms)
         self._failures_log.tell_left_out()
         self._unseen_log.tell_left_out()
 
@@ -243,24 +246,25 @@ class DeliveryTally:
             if len(self._judged) <= _MOST_GONE and (self.raises or not is_over) and failure in self._open:
                 break
             self._judged.popleft()
-            self._call_unretrieved(failure, now_ms)
+            with self._lock:
+                count = self._end_watch(failure)
+            self._tell_unseen(failure, count, now_ms)
 
-    def _call_unretrieved(self, failure: Failure, now_ms: int) -> None:
-        with self._lock:
-            self._settle_told()
-            count = self._close(failure)
-            if count and self.raises:
-                self._left.add(failure, count)
-        if not count:
-            return
-        self.unretrieved_count += count
-        self._unseen_log.warning(
-            now_ms, count, "%d record(s) for %s failed, outcome %s, and nobody looked at their futures "
-            "(result(), exception(), await, a callback): %s", count, place(failure), failure.outcome, failure.words)
+    def _end_watch(self, failure: Failure) -> int:
+        """Return how many of its futures nobody looked at, if nobody was told of it meanwhile. With the lock held."""
+        self._settle_told()
+        count: int = 0 if self._open.pop(failure, None) is None else failure.unseen
+        if count and self.raises:
+            self._left.add(failure, count)
+        return count
 
-    def _close(self, failure: Failure) -> int:
-        """Return how many of its futures nobody looked at, if nobody was told of it meanwhile."""
-        return 0 if self._open.pop(failure, None) is None else failure.unseen
+    def _tell_unseen(self, failure: Failure, count: int, now_ms: int) -> None:
+        if count:
+            self.unretrieved_count += count
+            self._unseen_log.warning(
+                now_ms, count, "%d record(s) for %s failed, outcome %s, and nobody looked at their futures "
+                "(result(), exception(), await, a callback): %s", count, place(failure), failure.outcome,
+                failure.words)
 
     def on_forked(self) -> None:
         """In a child process: release the lock, if another thread held it."""
