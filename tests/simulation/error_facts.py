@@ -55,6 +55,7 @@ class ErrorFacts:
         self._wrong: list[str] = []
         self._has_shrunk = any(workload._faults.fired[kind]
                                for kind in ("shrinking_metadata", "sparse_metadata", "stale_metadata"))
+        self._has_frozen = workload._faults.fired["freeze"] > 0
         self._sent_ms = {record.value: record.sent_ms for record in workload.records}
         self._first_ms = min(self._sent_ms.values(), default=0)
         # By record: whom it was handed to, the codes with their nodes, how its connections ended, how often it was
@@ -155,6 +156,8 @@ class ErrorFacts:
             wanted: set[str] = {"ended", "closed"}
         elif isinstance(error, KafkaTimeoutError) and error.phase == "request":
             wanted = {"late"}
+            if self._has_frozen:  # within a turn, its time was over before anything was written
+                wanted.add("closed")
         else:
             return
         self._checks["attempts"] += 1
