@@ -54,7 +54,8 @@ class ErrorFacts:
         self._checks = checks
         self._wrong: list[str] = []
         self._has_shrunk = any(workload._faults.fired[kind]
-                               for kind in ("shrinking_metadata", "sparse_metadata", "stale_metadata"))
+                               for kind in ("shrinking_metadata", "sparse_metadata", "stale_metadata",
+                                            "add_partitions"))  # of which not all brokers know at once
         self._has_frozen = workload._faults.fired["freeze"] > 0
         self._sent_ms = {record.value: record.sent_ms for record in workload.records}
         self._first_ms = min(self._sent_ms.values(), default=0)
