@@ -9,7 +9,6 @@ Source:  Java RecordAccumulator (4.1). Differs from Java: a batch stays in its p
 
 from __future__ import annotations
 
-import copy
 from _thread import RLock
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from pyproducer.accumulator.buffer_pool import BufferPool, LoopWaitError, Place
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.partition import FUTURE_BYTES, Partition
 from pyproducer.accumulator.partition_sequence import PartitionSequence, SequenceEvent
+from pyproducer.accumulator.produce_result import own_copy
 from pyproducer.accumulator.producer_batch import BatchRows, ProducerBatch
 from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.accumulator.transaction_manager import TransactionManager
@@ -806,7 +806,6 @@ def _same(error: KafkaError, _index: int) -> KafkaError:
 def _with_outcome(error: KafkaError, outcome: str) -> KafkaError:
     if error.outcome == outcome:
         return error
-    own = copy.copy(error)
-    own.__cause__ = error.__cause__
+    own = own_copy(error)
     own.outcome = outcome
     return own
