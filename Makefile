@@ -9,7 +9,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python .ci/install.py
-LISTS := setup.cfg setup.py pyproject.toml $(wildcard pyproducer/hotpath/_native*.p* pyproducer/hotpath/_python_ledger.py)
+LISTS := setup.cfg setup.py pyproject.toml $(wildcard pyproducer/hotpath/_native*.p* pyproducer/hotpath/_python_ledger.py \
+	pyproducer/hotpath/_python_role.py)
 
 # Where a C compiler is, a compiled twin that does not compile is an error and no fall-back: see setup.py.
 NO_COMPILER = $(shell $(PYTHON) tests/support/compiler.py)

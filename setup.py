@@ -16,7 +16,7 @@ PACKAGES = [*find_packages(include=["pyproducer", "pyproducer.*"]), "pyspark_pyp
 
 setup(packages=PACKAGES, ext_modules=[] if WANTED == "python" else [
     Extension(f"pyproducer.hotpath.{name}", [f"pyproducer/hotpath/{source}"],
-              depends=["pyproducer/hotpath/_native.pxd", "pyproducer/hotpath/_native_ledger.pxd"],
+              depends=[f"pyproducer/hotpath/{pxd}.pxd" for pxd in ("_native", "_native_ledger", "_native_role")],
               # Debug symbols are three quarters of what a wheel would weigh.
               extra_compile_args=["-g0"] if os.name == "posix" else [],
               extra_link_args=["-Wl,-s"] if sys.platform == "linux" else [],
@@ -24,7 +24,7 @@ setup(packages=PACKAGES, ext_modules=[] if WANTED == "python" else [
               optional=WANTED != "native" or os.name == "nt")
     for name, source in (
         ("_native", "_native.pyx"), ("_native_columns", "_native_columns.pyx"),
-        # One text: the Python one, with the types of _native_ledger.pxd.
-        ("_native_ledger", "_python_ledger.py"),
-        ("_native_road", "_native_road.pyx"), ("_native_role", "_native_role.pyx"),
+        # One text: the Python one, with the types of the .pxd beside it.
+        ("_native_ledger", "_python_ledger.py"), ("_native_role", "_python_role.py"),
+        ("_native_road", "_native_road.pyx"),
         ("_native_socket", "_native_socket.pyx"))])

@@ -81,8 +81,9 @@ def pytest_sessionstart() -> None:
     # Those of this Python: what another one built and nobody loads here may be as old as it likes.
     built = [path.stat().st_mtime for path in sources.glob(f"_native*{sysconfig.get_config_var('EXT_SUFFIX')}")]
     texts = [path for path in sources.glob("_native*.p*") if path.suffix != ".py"]
-    # The ledger's text is one: what is compiled is the Python file.
-    newest = max((path.stat().st_mtime for path in (*texts, sources / "_python_ledger.py")), default=0)
+    # What has one text is compiled from the Python file.
+    texts += [sources / f"_python_{name}.py" for name in ("ledger", "role")]
+    newest = max((path.stat().st_mtime for path in texts), default=0)
     if hotpath.IMPL == "native" and built and min(built) < newest:
         pytest.exit("the compiled twin is older than its sources in pyproducer/hotpath: run `make lint`, which builds "
                     "it anew", returncode=3)

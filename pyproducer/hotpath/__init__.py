@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 _BUILT_FILES = ("_native", "_native_columns", "_native_ledger", "_native_road", "_native_role")
@@ -127,12 +128,15 @@ if TYPE_CHECKING:
         RouteTable,
         StickyPartition,
     )
-    from pyproducer.hotpath._python_role import ROLE_IS_SAFE, Role
+    from pyproducer.hotpath._python_role import Role
 # Calls to a socket without giving up the interpreter; None where they were not compiled: no Python text could do that,
 # so socket.socket's own methods stand for PromptSocket's. Windows, whose sockets are no files, has none either.
 _socket = (importlib.import_module(f"pyproducer.hotpath.{_SOCKET_FILE}")
            if IMPL == "native" and _is_built(_SOCKET_FILE) else None)
 PromptSocket: Any = getattr(_socket, "PromptSocket", None)
+# Whether nothing from outside can end Role.run half way (it is compiled), and no two callers find the role free in the
+# same moment (there is a GIL).
+ROLE_IS_SAFE: bool = IMPL == "native" and getattr(sys, "_is_gil_enabled", lambda: True)()
 
 __all__ = [
     "AS_IS",

@@ -1,12 +1,14 @@
+# cython: language_level=3, freethreading_compatible=True, annotation_typing=False
 """Who takes the sender's turns now: its own thread, or for one step a caller who waits for his record.
 
     the thread's  --stand_aside-->  free  --run-->  a caller's
          ^                           | ^                |
          +---------take_back---------+ +----------------+
 
-An exception from outside (Ctrl-C, an alarm) may end a caller between any two lines of Python. Compiled, `run` gives the
-role back in the same call that took it, and nothing comes between; this text cannot promise that, so where it runs the
-thread never stands aside.
+One text. Interpreted it is this file; compiled it is _native_role, made of the same file with the types that
+_native_role.pxd declares. An exception from outside (Ctrl-C, an alarm) may end a caller between any two lines of
+Python. Compiled, `run` gives the role back in the same call that took it, and nothing comes between; interpreted it
+cannot promise that, so there the thread never stands aside (hotpath.ROLE_IS_SAFE).
 
 Road:    beside it.
 Thread:  `run` any caller; `ring` any; the rest the sender thread.
@@ -18,9 +20,6 @@ from __future__ import annotations
 from _thread import LockType, get_ident
 from collections.abc import Callable
 from typing import Any
-
-ROLE_IS_SAFE = False
-"""Whether nothing from outside can end `run` half way."""
 
 
 class Role:
