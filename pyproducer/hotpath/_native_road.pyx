@@ -15,6 +15,7 @@ Source:  _python_road.py; Java KafkaProducer.doSend (4.1).
 import inspect
 from _thread import get_ident
 from functools import partial
+from zlib import crc32
 
 from pyproducer.hotpath._native import FutureRecordMetadata
 
@@ -27,7 +28,7 @@ from cpython.method cimport PyMethod_Check, PyMethod_GET_FUNCTION
 from cpython.object cimport PyCallable_Check, PyObject, PyTypeObject
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_CheckExact, PyUnicode_GET_LENGTH
-from libc.stdint cimport int64_t, uint8_t, uintptr_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uintptr_t
 
 from pyproducer.hotpath._native cimport HEADER_BYTES, OVERHEAD_BYTES, OpenBatch, hash_key, is_pair
 
@@ -53,12 +54,15 @@ cdef enum:
     FORM_AS_IS = 0
     FORM_TEXT = 1
     FORM_CALLED = 2
+    BY_MURMUR2 = 1
+    BY_CRC32 = 2
     POSITIVE_MASK = 0x7FFFFFFF
     MOST_PARTITION = 0x7FFFFFFF
     KNOWN_CALLBACKS = 16
     OF_A_TYPE = 15
 
 AS_IS, TEXT, CALLED = 0, 1, 2
+NO_HASH, MURMUR2, CRC32 = 0, 1, 2
 
 
 @cython.auto_pickle(False)
@@ -117,19 +121,19 @@ cdef class Route:
     """What send() knows of one topic, as of one snapshot; besides the definition's fields its open batches."""
 
     cdef readonly Py_ssize_t count
-    cdef readonly bint hashes_keys
+    cdef readonly int key_hash
     cdef readonly object turns
     cdef readonly tuple available
     cdef readonly StickyPartition sticky
     cdef public bint is_used
     cdef list open_batches
 
-    def __init__(self, Py_ssize_t count, bint hashes_keys, turns=None, tuple available=(),
+    def __init__(self, Py_ssize_t count, int key_hash, turns=None, tuple available=(),
                  StickyPartition sticky=None):
         if count < 1 or (turns is not None and not available):
             raise ValueError(f"a route to {count} partitions, {len(available)} of them available, leads nowhere")
         self.count = count
-        self.hashes_keys = hashes_keys
+        self.key_hash = key_hash
         self.turns = turns
         self.available = available
         self.sticky = sticky
@@ -401,9 +405,11 @@ cdef class Road:
         route.is_used = True
         if index >= 0:
             pass
-        elif key_bytes is not None and route.hashes_keys:
+        elif key_bytes is not None and route.key_hash == BY_MURMUR2:
             index = (hash_key(<const uint8_t *>PyBytes_AS_STRING(key_bytes), PyBytes_GET_SIZE(key_bytes))
                      & POSITIVE_MASK) % route.count
+        elif key_bytes is not None and route.key_hash == BY_CRC32 and PyBytes_GET_SIZE(key_bytes):
+            index = <Py_ssize_t>(<uint32_t>crc32(key_bytes) % <uint32_t>route.count)
         elif route.turns is not None:
             index = <Py_ssize_t>((<object>next(route.turns)) & POSITIVE_MASK)
             index = route.available[index % len(route.available)]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterator, Sized
 from functools import partial
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from pyproducer.hotpath._python import FutureRecordMetadata, OpenBatch, murmur2, record_size_upper_bound
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 AS_IS, TEXT, CALLED = 0, 1, 2
 """How a key or value becomes bytes: bytes stay as they are, str to UTF-8 (None passes both), or somebody is called."""
+
+NO_HASH, MURMUR2, CRC32 = 0, 1, 2
+"""What says where a record with a key goes: nothing, Java's hash, or librdkafka's, to which an empty key is none."""
 
 _POSITIVE_MASK = 0x7FFFFFFF
 _MOST_PARTITION = 2**31 - 1
@@ -98,20 +102,20 @@ class Route:
 
     Args:
         count: The highest index and one more; keys are hashed over it. Partitions between may be missing.
-        hashes_keys: A record with a key goes where its murmur2 says.
+        key_hash: NO_HASH, or a record with a key goes where MURMUR2 or CRC32 of it says.
         turns: The other records go over `available` in turns, this one's positive part modulo its length.
         available: Indices of partitions.
         sticky: Or they go here, until it got enough.
     """
 
-    __slots__ = ("available", "count", "hashes_keys", "is_used", "sticky", "turns")
+    __slots__ = ("available", "count", "is_used", "key_hash", "sticky", "turns")
 
-    def __init__(self, count: int, hashes_keys: bool, turns: Iterator[int] | None = None,
+    def __init__(self, count: int, key_hash: int, turns: Iterator[int] | None = None,
                  available: tuple[int, ...] = (), sticky: StickyPartition | None = None) -> None:
         if count < 1 or (turns is not None and not available):
             raise ValueError(f"a route to {count} partitions, {len(available)} of them available, leads nowhere")
         self.count: int = count
-        self.hashes_keys: bool = hashes_keys
+        self.key_hash: int = key_hash
         self.turns: Iterator[int] | None = turns
         self.available: tuple[int, ...] = available
         self.sticky: StickyPartition | None = sticky
@@ -298,8 +302,10 @@ class Road:
                                        on_completion, size_bytes)
         route.is_used = True
         if partition is None:
-            if key_bytes is not None and route.hashes_keys:
+            if key_bytes is not None and route.key_hash == MURMUR2:
                 partition = (murmur2(key_bytes) & _POSITIVE_MASK) % route.count
+            elif key_bytes and route.key_hash == CRC32:
+                partition = crc32(key_bytes) % route.count
             elif route.turns is not None:
                 partition = route.available[(next(route.turns) & _POSITIVE_MASK) % len(route.available)]
             elif route.sticky is not None and 0 <= route.sticky.partition < route.count:

@@ -16,17 +16,20 @@ from typing import Any
 from pyproducer.accumulator.life import Life
 from pyproducer.common.cluster import Cluster
 from pyproducer.common.errors import PartitionerError
-from pyproducer.hotpath import Route
+from pyproducer.hotpath import NO_HASH, Route
 from pyproducer.producer.partitioners import (
     OUR_PARTITIONERS,
+    Crc32Partitioner,
     DefaultPartitioner,
+    Murmur2RandomPartitioner,
     Partitioner,
     RoundRobinPartitioner,
     UniformStickyPartitioner,
 )
 
-_ROUTED = frozenset({DefaultPartitioner, RoundRobinPartitioner, UniformStickyPartitioner})
-"""Whose choice the road makes itself; a subclass's may be another. Each has a lock of ours, which the sender needs for
+_ROUTED = frozenset({Crc32Partitioner, DefaultPartitioner, Murmur2RandomPartitioner, RoundRobinPartitioner,
+                     UniformStickyPartitioner})
+"""Whose choice the road makes itself; a subclass's may be another. One has a lock of ours, which the sender needs for
 records that wait: a caller who has it is in a call of the life's."""
 
 
@@ -61,7 +64,7 @@ class Partitioning:
     def route(self, topic: str, cluster: Cluster, count: int) -> Route:
         """Return the route of a topic that a snapshot knows."""
         if not self._is_routed:
-            return Route(count, False)
+            return Route(count, NO_HASH)
         route: Route = self.partitioner.route(topic, cluster)  # type: ignore[attr-defined]  # those have it
         return route
 

@@ -34,7 +34,9 @@ from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.interceptors import ProducerInterceptor, ProducerInterceptors
 from pyproducer.producer.partitioners import (
     CallablePartitioner,
+    Crc32Partitioner,
     DefaultPartitioner,
+    Murmur2RandomPartitioner,
     RoundRobinPartitioner,
     UniformStickyPartitioner,
 )
@@ -238,7 +240,8 @@ arguments = st.fixed_dictionaries(
 settings = st.fixed_dictionaries({}, optional={
     "key_serializer": st.sampled_from([BytesSerializer(), StringSerializer(), StringSerializer("latin-1"), adding]),
     "value_serializer": st.sampled_from([BytesSerializer(), StringSerializer(), StringSerializer("UTF8"), adding]),
-    "partitioner": st.sampled_from([RoundRobinPartitioner, partial(UniformStickyPartitioner, 300),
+    "partitioner": st.sampled_from([RoundRobinPartitioner, Crc32Partitioner, Murmur2RandomPartitioner,
+                                    partial(UniformStickyPartitioner, 300),
                                     partial(UniformStickyPartitioner, 300, ignore_keys=True),
                                     partial(CallablePartitioner, by_length)]),
     "interceptors": st.just(Marking)})

@@ -14,7 +14,7 @@ from typing import Any
 from pyproducer.common.cluster import Cluster
 from pyproducer.common.public import public
 from pyproducer.common.records import plain_bytes
-from pyproducer.hotpath import Route, murmur2
+from pyproducer.hotpath import MURMUR2, Route, murmur2
 from pyproducer.producer.partitioners.partitioner import (
     POSITIVE_MASK,
     NextRandom,
@@ -56,7 +56,7 @@ class DefaultPartitioner:
 
     def route(self, topic: str, cluster: Cluster) -> Route:
         """Return how records of a known topic are spread, for send()."""
-        return route_in_turns(topic, cluster, self.counter(topic), hashes_keys=True, rack=self.rack)
+        return route_in_turns(topic, cluster, self.counter(topic), key_hash=MURMUR2, rack=self.rack)
 
     def counter(self, topic: str) -> itertools.count[int]:
         """Return the counter of a topic, whose positive part modulo the available partitions is the next turn."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyproducer.common.cluster import Cluster
 from pyproducer.common.public import public
-from pyproducer.hotpath import murmur2
+from pyproducer.hotpath import CRC32, MURMUR2, Route, murmur2
 from pyproducer.producer.partitioners.default import DefaultPartitioner
 from pyproducer.producer.partitioners.partitioner import (
     POSITIVE_MASK,
@@ -21,6 +21,7 @@ from pyproducer.producer.partitioners.partitioner import (
     any_number,
     partition_by_number,
     partition_count,
+    route_in_turns,
 )
 
 _FNV_OFFSET = 0x811C9DC5
@@ -44,6 +45,7 @@ class _HashOrRandom:
     """
 
     _hash: Callable[[bytes], int]  # a subclass has it
+    _key_hash: int  # and this, where the road of send() can do the same
 
     def __init__(self, next_random: NextRandom = any_number) -> None:
         self._next_random = next_random
@@ -55,12 +57,18 @@ class _HashOrRandom:
             return partition_by_number(self._next_random(), topic, cluster)
         return self._hash(key_bytes) % partition_count(topic, cluster)
 
+    def route(self, topic: str, cluster: Cluster) -> Route:
+        """Return how records of a known topic are spread, for send()."""
+        # Turns by chance: no number is -1, so they never end.
+        return route_in_turns(topic, cluster, iter(self._next_random, -1), key_hash=self._key_hash)
+
 
 @public
 class Crc32Partitioner(_HashOrRandom):
     """CRC-32 of the key; without a key, or with an empty one, at random. librdkafka's default, consistent_random."""
 
     _hash = staticmethod(zlib.crc32)
+    _key_hash = CRC32
 
     def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,
                   cluster: Cluster) -> int:
@@ -77,6 +85,8 @@ class Fnv1aPartitioner(_HashOrRandom):
 
 class Murmur2RandomPartitioner(_HashOrRandom):
     """Java's murmur2 of the key; without a key at random. librdkafka's murmur2_random."""
+
+    _key_hash = MURMUR2
 
     @staticmethod
     def _hash(key: bytes) -> int:

@@ -90,15 +90,15 @@ def partition_count(topic: str, cluster: Cluster) -> int:
     return count
 
 
-def route_in_turns(topic: str, cluster: Cluster, turns: Iterator[int], *, hashes_keys: bool, rack: str = "") -> Route:
+def route_in_turns(topic: str, cluster: Cluster, turns: Iterator[int], *, key_hash: int, rack: str = "") -> Route:
     """Return the route of a known topic whose records go in turns over the partitions that `partition_by_number` has.
 
     Args:
         topic: The topic.
         cluster: Which partitions it has.
         turns: Numbers; the positive part of each says whose turn it is.
-        hashes_keys: Those with a key go by murmur2 instead.
+        key_hash: By which those with a key go instead; see Route.
         rack: Where their leaders shall be.
     """
     table = cluster.table(topic)
-    return Route(table.count, hashes_keys, turns, tuple(info.partition for info in choices(table, rack)))
+    return Route(table.count, key_hash, turns, tuple(info.partition for info in choices(table, rack)))

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyproducer.common.cluster import Cluster
 from pyproducer.common.public import public
-from pyproducer.hotpath import Route
+from pyproducer.hotpath import NO_HASH, Route
 from pyproducer.producer.partitioners.partitioner import POSITIVE_MASK, partition_by_number, route_in_turns
 
 
@@ -31,7 +31,7 @@ class RoundRobinPartitioner:
 
     def route(self, topic: str, cluster: Cluster) -> Route:
         """Return how records of a known topic are spread, for send()."""
-        return route_in_turns(topic, cluster, self._counter(topic), hashes_keys=False)
+        return route_in_turns(topic, cluster, self._counter(topic), key_hash=NO_HASH)
 
     def _counter(self, topic: str) -> itertools.count[int]:
         counter = self._counters.get(topic)

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyproducer.common.cluster import Cluster
 from pyproducer.common.public import public
-from pyproducer.hotpath import Route, murmur2
+from pyproducer.hotpath import MURMUR2, NO_HASH, Route, murmur2
 from pyproducer.producer.partitioners.built_in import BuiltInPartitioner
 from pyproducer.producer.partitioners.partitioner import POSITIVE_MASK, NextRandom, any_number, partition_count
 
@@ -58,7 +58,7 @@ class UniformStickyPartitioner:
         """Return how records of a known topic are spread, for send()."""
         built_in = self._of_topic(topic)
         built_in.peek_current_partition(cluster)
-        return Route(cluster.table(topic).count, not self._ignore_keys, sticky=built_in.sticky)
+        return Route(cluster.table(topic).count, NO_HASH if self._ignore_keys else MURMUR2, sticky=built_in.sticky)
 
     def switch(self, topic: str, cluster: Cluster) -> None:
         """Leave a topic's sticky partition, which got enough."""

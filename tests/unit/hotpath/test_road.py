@@ -31,7 +31,12 @@ from pyproducer.common.errors import (
 from pyproducer.common.records import ProducerRecord
 from pyproducer.hotpath import _python, _python_road
 from pyproducer.producer import do_send
-from pyproducer.producer.partitioners import CallablePartitioner, UniformStickyPartitioner
+from pyproducer.producer.partitioners import (
+    CallablePartitioner,
+    Crc32Partitioner,
+    Murmur2RandomPartitioner,
+    UniformStickyPartitioner,
+)
 from pyproducer.producer.serializers import StringSerializer
 from tests.property.test_twins import make_sender, stored
 
@@ -127,7 +132,7 @@ def test_send_when_a_route_names_a_partition_behind_its_list_then_it_is_waited_f
     """An index from a broker was used as a place in a list: the process died (SIGSEGV)."""
     sender, accumulator = make_sender()
     sender.road.send("t", b"v", key=b"k")
-    sender._routes.add(sender._routes.cluster, "t", hotpath.Route(4, True, itertools.count(), available))
+    sender._routes.add(sender._routes.cluster, "t", hotpath.Route(4, hotpath.MURMUR2, itertools.count(), available))
     for _ in range(5):
         assert isinstance(sender.road.send("t", b"v").exception(0), KafkaTimeoutError)
     assert accumulator.incomplete_record_count() == 1
@@ -137,17 +142,17 @@ def test_send_when_a_route_names_a_partition_behind_its_list_then_it_is_waited_f
     (0, itertools.count(), (0,)), (0, itertools.count(), ()), (4, itertools.count(), ()), (-1, None, ())])
 def test_route_when_it_has_no_partition_then_refused(count, turns, available):
     with pytest.raises(ValueError, match="leads nowhere"):
-        hotpath.Route(count, True, turns, available)
+        hotpath.Route(count, hotpath.MURMUR2, turns, available)
 
 
 def test_route_when_the_snapshot_is_another_meanwhile_then_it_is_not_kept():
     table, old, new = hotpath.RouteTable(), object(), object()
     table.renew(old)
-    table.add(old, "t", hotpath.Route(1, True))
+    table.add(old, "t", hotpath.Route(1, hotpath.MURMUR2))
     assert list(table.routes) == ["t"]
     table.renew(new)
     assert (table.cluster, table.routes) == (new, {})
-    table.add(old, "t", hotpath.Route(1, True))
+    table.add(old, "t", hotpath.Route(1, hotpath.MURMUR2))
     assert table.routes == {}
 
 
@@ -273,7 +278,7 @@ def test_send_when_the_topic_is_gone_before_the_partitioner_is_asked_then_it_is_
 
     sender, accumulator = make_sender(partitioner=CallablePartitioner(partition))
     sender.road.send("t", b"v")
-    monkeypatch.setattr(sender, "find_route", lambda _topic: hotpath.Route(4, False))
+    monkeypatch.setattr(sender, "find_route", lambda _topic: hotpath.Route(4, hotpath.NO_HASH))
     known, sender._metadata.cluster = sender._metadata.cluster, snapshot(0, topic="other")
     sender._routes.renew(sender._metadata.cluster)
     assert isinstance(sender.road.send("t", b"v").exception(0), KafkaTimeoutError)
@@ -281,6 +286,19 @@ def test_send_when_the_topic_is_gone_before_the_partitioner_is_asked_then_it_is_
     sender.road.send("t", b"v")
     assert asked == [4, 4]
     assert accumulator.incomplete_record_count() == 2
+
+
+@pytest.mark.parametrize("compiled", [twin == "native" for twin in TWINS])
+@pytest.mark.parametrize("partitioner", [Crc32Partitioner, Murmur2RandomPartitioner])
+def test_key_when_it_goes_where_librdkafka_sends_it_then_the_road_asks_nobody(monkeypatch, partitioner, compiled):
+    """The road knew Java's hash alone: confluent-kafka's default took three times the CPU, in send()."""
+    sender, accumulator = make_sender(partitioner=partitioner(lambda: 4), compiled=compiled)
+    monkeypatch.setattr(sender, "choose", lambda *record: pytest.fail(f"asked of {record}"))
+    chosen = partitioner(lambda: 4)
+    for key in (b"a", b"ab", b"", None, b"\xff" * 100, b"", None):
+        partition = sender.road.send("t", b"v", key)._result.topic_partition.partition
+        assert partition == chosen.partition("t", key, key, b"v", b"v", sender._routes.cluster)
+    assert accumulator.incomplete_record_count() == 7
 
 
 @pytest.mark.parametrize("parts", [{}, {"value_serializer": StringSerializer()}])

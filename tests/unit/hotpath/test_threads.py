@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pyproducer import hotpath
-from pyproducer.hotpath import OpenBatch, Route, RouteTable, StickyPartition
+from pyproducer.hotpath import MURMUR2, OpenBatch, Route, RouteTable, StickyPartition
 from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import write_header
 from tests.support.patience import GIVE_UP_S, PROGRAM_S
@@ -103,7 +103,7 @@ def test_routes_when_they_are_renewed_while_others_look_then_nobody_finds_half_o
             for _ in range(40):
                 for snapshot in snapshots:
                     table.renew(snapshot)
-                    table.add(snapshot, "t", Route(3, True, None, ()))
+                    table.add(snapshot, "t", Route(3, MURMUR2, None, ()))
                     table.open_batch(snapshot, "t", 1, OpenBatch(Outcome(), 1 << 14))
                 table.take_used()
                 table.forget("t")

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pyproducer.hotpath import Route, murmur2
-from pyproducer.producer.partitioners import DefaultPartitioner, RoundRobinPartitioner, UniformStickyPartitioner
+from pyproducer.hotpath import CRC32, MURMUR2, Route, murmur2
+from pyproducer.producer.partitioners import (
+    Crc32Partitioner,
+    DefaultPartitioner,
+    Murmur2RandomPartitioner,
+    RoundRobinPartitioner,
+    UniformStickyPartitioner,
+)
 from tests.unit.producer.partitioners.clusters import TOPIC, cluster_of
 
 KEYS = [None, b"a", b"b", None, b"", None, b"c", None, None, b"a"] * 3
@@ -17,8 +24,10 @@ KEYS = [None, b"a", b"b", None, b"", None, b"c", None, None, b"a"] * 3
 
 def chosen_by(route: Route, key: bytes | None) -> int:
     """What the road does, step by step."""
-    if key is not None and route.hashes_keys:
+    if key is not None and route.key_hash == MURMUR2:
         return (murmur2(key) & 0x7FFFFFFF) % route.count
+    if key and route.key_hash == CRC32:
+        return zlib.crc32(key) % route.count
     if route.turns is not None:
         return route.available[(next(route.turns) & 0x7FFFFFFF) % len(route.available)]
     assert route.sticky is not None
@@ -28,7 +37,7 @@ def chosen_by(route: Route, key: bytes | None) -> int:
 @pytest.mark.parametrize("leaderless", [[], [1], [0, 1, 2, 3, 4]])
 @pytest.mark.parametrize("make", [
     DefaultPartitioner, RoundRobinPartitioner, UniformStickyPartitioner,
-    lambda: UniformStickyPartitioner(ignore_keys=True)])
+    lambda: UniformStickyPartitioner(ignore_keys=True), Crc32Partitioner, Murmur2RandomPartitioner])
 def test_route_when_records_take_it_then_they_go_where_the_partitioner_says(
         make: Callable[[], Any], leaderless: list[int]) -> None:
     cluster = cluster_of(5, leaderless=leaderless)
