@@ -14,6 +14,8 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from math import ceil
 from typing import Any, Final
 
 import pyproducer as ours
@@ -59,6 +61,25 @@ _PARTITIONERS: dict[str, object] = {
     "fnv1a": _hashing_all(ours.Fnv1aPartitioner())}
 
 
+def _with_port(server: str) -> str:
+    """Return a server with librdkafka's default port, where it has none."""
+    host = server.strip()
+    has_port = ":" in host.rpartition("/")[2].rpartition("]")[2]
+    return f"{host}:9092" if host and not has_port else host
+
+
+def _give_up_idempotence(props: dict[str, Any]) -> None:
+    """Take more requests in flight than idempotence allows, which is off there where nothing is said of it."""
+    if "enable.idempotence" in props or props.get("transactional.id") is not None:
+        return
+    for name in ("max.in.flight", "max.in.flight.requests.per.connection"):
+        with suppress(TypeError, ValueError):
+            if int(props.get(name)) > 5:  # type: ignore[arg-type]  # as above
+                props["enable.idempotence"] = False
+                log.warning("%s is above 5: so enable.idempotence is off, as it is in librdkafka, and what is retried "
+                            "may be stored twice and in another order. Leave it out, or set it to 5", name)
+
+
 def number_of(props: Mapping[str, Any], default: int, *names: str, least: int = 0) -> int:
     """Return the number that is given under the first of the names that is there.
 
@@ -95,6 +116,15 @@ def translate(props: dict[str, Any]) -> None:
         value = props.pop(theirs, None)
         if value is not None:
             props.setdefault(java, MOST if str(value) == "-1" else value)
+    if str(props.get("connections.max.idle.ms")) == "0":  # never, there
+        props["connections.max.idle.ms"] = -1
+    for name in ("bootstrap.servers", "metadata.broker.list"):
+        if isinstance(props.get(name), str):
+            props[name] = ",".join(map(_with_port, props[name].split(",")))
+    for name in ("linger.ms", "queue.buffering.max.ms"):  # a float there
+        with suppress(TypeError, ValueError, OverflowError):
+            props[name] = ceil(float(props.get(name)))  # type: ignore[arg-type]  # None is a TypeError
+    _give_up_idempotence(props)
     if "ssl.certificate.location" in props and "ssl.key.location" in props:
         for theirs, java in (("ssl.certificate.location", "ssl.keystore.certificate.chain"),
                              ("ssl.key.location", "ssl.keystore.key")):

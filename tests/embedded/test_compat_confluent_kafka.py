@@ -479,6 +479,19 @@ def test_setting_when_it_is_wrong_then_kafka_exception_of_its_code(client: Clien
     assert raised.value.args[0].code() == client.KafkaError._INVALID_ARG
 
 
+def test_connections_when_none_is_ever_idle_for_too_long_then_records_go(client: Client, opened: Opened) -> None:
+    """0 is librdkafka's default, and means never; here each connection was closed at once, and nothing was sent."""
+    producer = opened(client, {"connections.max.idle.ms": 0})
+    producer.produce(TOPIC, b"v")
+    assert producer.flush(GIVE_UP_S) == 0
+
+
+@pytest.mark.parametrize("settings", [{"bootstrap.servers": "127.0.0.1"}, {"linger.ms": 0.5}, {"linger.ms": "1.0"},
+                                      {"max.in.flight": 1_000_000}])
+def test_setting_when_theirs_takes_it_then_so_do_we(client: Client, settings: dict[str, Any]) -> None:
+    client.Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **settings}).close()
+
+
 def test_producer_when_it_is_pickled_or_copied_then_type_error(client: Client, opened: Opened) -> None:
     """A copy had the queue of the first, and was closed by itself."""
     producer = opened(client, {})

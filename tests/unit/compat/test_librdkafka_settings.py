@@ -47,6 +47,14 @@ def test_defaults_when_nothing_is_given_then_keys_and_patience_are_librdkafkas()
     ({"partitioner": "random"}, {"partitioner.class": "round_robin"}),
     ({"partitioner.class": "murmur3"}, {"partitioner.class": "murmur3"}),
     ({"max.block.ms": 5}, {"max.block.ms": 5}),
+    ({"connections.max.idle.ms": "0"}, {"connections.max.idle.ms": -1}),
+    ({"connections.max.idle.ms": 1}, {"connections.max.idle.ms": 1}),
+    ({"linger.ms": 0.1}, {"linger.ms": 1}),
+    ({"queue.buffering.max.ms": "2.0"}, {"linger.ms": 2}),
+    ({"max.in.flight": "6"}, {"max.in.flight.requests.per.connection": 6, "enable.idempotence": False}),
+    ({"max.in.flight": 5}, {"enable.idempotence": True}),
+    ({"bootstrap.servers": "a, b:1,[::1],[::1]:2,PLAINTEXT://c,plaintext://d:3,"},
+     {"bootstrap.servers": (("a", 9092), ("b", 1), ("::1", 9092), ("::1", 2), ("c", 9092), ("d", 3))}),
     ({"security.protocol": "sasl_plaintext", "sasl.mechanisms": "PLAIN", "sasl.username": "a", "sasl.password": "b"},
      {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}),
 ])
@@ -105,11 +113,17 @@ def test_setting_when_nobody_would_miss_it_then_the_log_names_it_below_a_warning
                  "socket.keepalive.enable")]
 
 
-@pytest.mark.parametrize("props", [{"message.timeout.ms": "soon"}, {"linger.ms": 0.5}, {"request.timeout.ms": None}])
+@pytest.mark.parametrize("props", [{"message.timeout.ms": "soon"}, {"linger.ms": "nan"}, {"request.timeout.ms": None}])
 def test_number_when_it_is_none_then_the_error_names_setting_and_value(props: dict[str, Any]) -> None:
     ((name, value),) = props.items()
     with pytest.raises(ConfigError, match=rf"{value}.* for configuration {name}: it must be a whole number"):
         translate(props)
+
+
+@pytest.mark.parametrize("said", [{"enable.idempotence": True}, {"transactional.id": "t"}])
+def test_requests_in_flight_when_idempotence_is_wanted_then_so_many_are_refused(said: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"max\.in\.flight: it must be at most 5"):
+        config_of({"max.in.flight": 6, **said})
 
 
 @pytest.mark.parametrize(("props", "advice"), [
