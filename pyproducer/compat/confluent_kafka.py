@@ -366,12 +366,11 @@ class Producer:
 
     def _tell_failure(self, record: tuple[Any, ...], _partition: int, _offset: int, _stored_ms: int, ended: float,
                       exception: ours.KafkaError) -> None:
-        callback, topic, partition, key, value, given_ms, began = record
+        callback, topic, partition, key, value, _, began = record
         error = error_of(exception, is_of_record=True)
         if partition < 0 or exception.partition is not None:
             partition = exception.partition
-        kind = TIMESTAMP_CREATE_TIME if given_ms else TIMESTAMP_NOT_AVAILABLE
-        message = Message(topic, partition, None, key, value, None, error, (kind, given_ms), ended - began)
+        message = Message(topic, partition, None, key, value, None, error, (TIMESTAMP_NOT_AVAILABLE, -1), ended - began)
         try:
             self._tell_all(error, is_told=True)
         finally:  # error_cb may raise, and the record's report is told once
@@ -454,14 +453,19 @@ class Producer:
         self._transactional("abort_transaction()", timeout, self.kafka_producer.abort_transaction)
 
     def _transactional(self, call: str, timeout: float, ask: Callable[[], object]) -> None:
+        if not self._is_transactional:
+            raise refused(KafkaError._NOT_CONFIGURED, f"{call} needs a transactional producer: set transactional.id. "
+                                                      "Nothing was done")
         for other, answer in list(self._answers.items()):
             if other.endswith("()") and other != call:
                 if not answer.done():
                     raise refused(KafkaError._CONFLICT, f"{other} is still on its way: call that again, to wait for "
                                                         "it. Nothing was done", retriable=True)
                 del self._answers[other]  # of this transaction; the next one's is another
-        self._within(call, timeout, ask)
-        self._serve()
+        try:
+            self._within(call, timeout, ask)
+        finally:  # a commit that failed is told after the records that it failed of
+            self._serve()
 
     def _within(self, call: str, timeout: float, ask: Callable[[], _T]) -> _T:
         """Wait so long for an answer: on a thread, for ours wait for max.block.ms; the same call finds it again."""

@@ -218,10 +218,11 @@ def test_record_when_nobody_answers_then_it_is_timed_out_and_the_message_says_th
     reports = Reports()
     with reserved_port() as port:
         producer = opened(client, {"bootstrap.servers": f"127.0.0.1:{port}", "message.timeout.ms": 200})
-        producer.produce(TOPIC, b"v", b"k", partition=2, on_delivery=reports)
+        producer.produce(TOPIC, b"v", b"k", partition=2, on_delivery=reports, timestamp=1_700_000_000_000)
         assert producer.flush(GIVE_UP_S) == 0
         producer.close()
     ((error, message),) = reports.all
+    assert message.timestamp() == (client.TIMESTAMP_NOT_AVAILABLE, -1)
     assert error.code() == client.KafkaError._MSG_TIMED_OUT
     assert message.error() == error
     assert (message.topic(), message.partition(), message.offset()) == (TOPIC, 2, None)
@@ -346,6 +347,33 @@ def test_transactions_when_committed_and_aborted_then_readers_see_the_first(clie
     assert [record.value for record in read_topic(broker.bootstrap_servers, TOPIC, isolation_level="read_committed")
             ] == [b"0", b"2"]
     assert producer.close()
+
+
+def test_record_of_a_transaction_when_it_fails_then_it_is_told_of_before_the_commit_raises(
+        client: Client, broker: EmbeddedBroker, opened: Opened) -> None:
+    """A program that looks into its reports for why a commit failed found none."""
+    reports = Reports()
+    producer = opened(client, {"transactional.id": "bank", "on_delivery": reports})
+    producer.init_transactions(GIVE_UP_S)
+    producer.begin_transaction()
+    broker.faults.on("Produce").error(87)
+    producer.produce(TOPIC, b"refused", partition=0)
+    with pytest.raises(client.KafkaException) as raised:
+        producer.commit_transaction(GIVE_UP_S)
+    assert raised.value.args[0].txn_requires_abort()
+    assert [(error.code(), message.value()) for error, message in reports.all] == [(87, b"refused")]
+    producer.abort_transaction(GIVE_UP_S)
+    producer.close()
+
+
+def test_transactional_calls_when_there_is_no_transactional_id_then_the_same_code(client: Client,
+                                                                                  opened: Opened) -> None:
+    producer = opened(client, {})
+    for call in (producer.init_transactions, producer.begin_transaction, producer.commit_transaction,
+                 producer.abort_transaction):
+        with pytest.raises(client.KafkaException) as raised:
+            call()
+        assert raised.value.args[0].code() == client.KafkaError._NOT_CONFIGURED
 
 
 def test_transaction_when_the_producer_is_closed_in_it_then_its_records_are_told_as_given_up(
