@@ -26,6 +26,7 @@ from urllib.parse import quote_plus
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import AuthenticationError, ConfigError
 from pyproducer.network.pem import normalized_pem
+from pyproducer.network.sasl.mechanism import unavailable
 
 ASSERTION_FILE_KEY = "sasl.oauthbearer.assertion.file"
 KEY_FILE_KEY = "sasl.oauthbearer.assertion.private.key.file"
@@ -39,7 +40,7 @@ class JwtBearer:
     """A TokenRequest.
 
     Args:
-        assertion: Returns one, or raises AuthenticationError.
+        assertion: Returns one, or raises as `body` does.
         scope: What is asked for; "" for what the issuer gives by itself.
     """
 
@@ -56,7 +57,8 @@ class JwtBearer:
         """Return what is asked for, with an assertion.
 
         Raises:
-            AuthenticationError: There is none. Not sent.
+            AuthenticationError: It cannot be made of the files. Not sent.
+            TransportError: A file is missing or empty; may pass. Not sent.
         """
         self._last = self._assertion()
         scope = f"&scope={quote_plus(self._scope)}" if self._scope else ""
@@ -98,6 +100,7 @@ class SignedAssertion:
 
         Raises:
             AuthenticationError: It cannot be made of the files. Not sent.
+            TransportError: A file is missing or empty; may pass. Not sent.
         """
         header, claims = self._template()
         now = self._clock.timestamp_ms() // 1000
@@ -149,14 +152,17 @@ def read_text(key: str, path: str) -> str:
     """Return what is in a file that a setting names.
 
     Raises:
-        AuthenticationError: It cannot be read. Not sent.
+        TransportError: It cannot be read, or has nothing; may pass, for somebody else writes it. Not sent.
     """
     try:
-        return Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8")
     except OSError as cause:
-        raise AuthenticationError(f"{key}: {path} cannot be read: {cause.strerror or cause}") from None
+        raise unavailable(f"{key}: {path} cannot be read: {cause.strerror or cause}") from None
     except ValueError:
-        raise AuthenticationError(f"{key}: {path} is no text in UTF-8") from None
+        raise unavailable(f"{key}: {path} is no text in UTF-8") from None
+    if not text.strip():
+        raise unavailable(f"{key}: {path} is empty")
+    return text
 
 
 def _import_jwt() -> Any:

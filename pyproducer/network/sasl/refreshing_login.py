@@ -49,6 +49,7 @@ FIRST_WAIT_AFTER_REFUSAL_MS = 1_000
 PREPARED_LIFE_MS = 60_000
 # Where a source does not say when its credentials end. Those that exist live for 15 minutes or more.
 UNKNOWN_LIFE_MS = 300_000
+_SPANS = ((86_400_000, "a day"), (3_600_000, "an hour"), (60_000, "a minute"))
 
 
 class Credential(Protocol):
@@ -357,13 +358,16 @@ class RefreshingLogin(Generic[CredentialT]):
         """Refuse what has ended when it comes.
 
         Raises:
-            AuthenticationError: It has. Not sent.
+            TransportError: It has; may pass, for nobody has refused us: the next one comes late. Not sent.
         """
         now_ms, ends_ms = self._clock.timestamp_ms(), credential.expires_at_ms
         if ends_ms is not None and ends_ms <= now_ms:
-            raise AuthenticationError(
-                f"{self._what} had ended {(now_ms - ends_ms) / 1000:.0f} s before it came, by this machine's clock: "
-                "either that clock is fast (compare it with another, and let NTP set it), or an old one is handed out")
+            # No seconds: each new text is a line in the log.
+            since = next((f"more than {name}" for span_ms, name in _SPANS if now_ms - ends_ms >= span_ms),
+                         "less than a minute")
+            raise unavailable(
+                f"{self._what} had ended {since} before it came, by this machine's clock: either that clock is fast "
+                "(compare it with another, and let NTP set it), or an old one is handed out")
 
     def _passing(self, cause: BaseException) -> KafkaError:
         """Return what a failure that may pass is told as; a foreign one without our frames, which saw secrets."""

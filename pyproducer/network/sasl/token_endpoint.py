@@ -57,6 +57,7 @@ class TokenRequest(Protocol):
 
         Raises:
             AuthenticationError: It cannot be made of the files that it needs. Not sent.
+            TransportError: One of them is missing or empty; may pass. Not sent.
         """
 
     def secrets(self) -> tuple[str, ...]:

@@ -27,12 +27,13 @@ from urllib.request import url2pathname
 
 from pyproducer.common.class_names import import_object, make_instance
 from pyproducer.common.clock import Clock, SystemClock
-from pyproducer.common.errors import ConfigError
+from pyproducer.common.errors import AuthenticationError, ConfigError
 from pyproducer.common.jaas import KEY, OAUTHBEARER_MODULE, JaasEntry, SecretOptions, parse_jaas
 from pyproducer.common.threads import StartThread, start_daemon
 from pyproducer.network.sasl.client_credentials import ID_KEY, SECRET_KEY, ClientCredentials
 from pyproducer.network.sasl.jwt_bearer import ASSERTION_FILE_KEY, JwtBearer, SignedAssertion, read_text
-from pyproducer.network.sasl.oauth_token import OAuthToken, token_of_jwt
+from pyproducer.network.sasl.mechanism import unavailable
+from pyproducer.network.sasl.oauth_token import OAuthToken, claims_of, token_of_jwt
 from pyproducer.network.sasl.oauthbearer import OAuthBearerSaslClient
 from pyproducer.network.sasl.refreshing_login import RefreshingLogin, RefreshTimes
 from pyproducer.network.sasl.token_callback import CallbackTokens
@@ -180,7 +181,16 @@ def _retriever(settings: Mapping[str, Any], jaas: JaasEntry, clock: Clock, *,
     if is_file:
         path = url2pathname(urlsplit(url).path)
         what = f"the token in {path}"
-        return _Source(lambda: checked(read_text(URL_KEY, path).strip(), what), what)
+
+        def read() -> OAuthToken:
+            text = read_text(URL_KEY, path).strip()
+            try:
+                claims_of(text, what)
+            except AuthenticationError as error:  # half written, perhaps
+                raise unavailable(str(error)) from None
+            return checked(text, what)
+
+        return _Source(read, what)
     if retriever == _BEARER_RETRIEVER:
         file = settings[ASSERTION_FILE_KEY]
         request: TokenRequest = JwtBearer(

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pyproducer.common.errors import AuthenticationError, ConfigError, TransportError
+from pyproducer.common.errors import NOT_SENT, AuthenticationError, ConfigError, TransportError
 from pyproducer.network.sasl.login import login_for
 from pyproducer.network.sasl.refreshing_login import RefreshingLogin
 from pyproducer.network.sasl.token_login import token_login
@@ -97,6 +97,33 @@ def test_file_when_the_url_names_one_then_the_token_is_read_and_read_again(tmp_p
     assert f"Bearer {newer}" in first_message(login)
 
 
+@pytest.mark.parametrize("content", [None, "", "\n", jwt().encode()[:40], b"\xff\xfe", "a.b.c"])
+def test_file_when_it_holds_no_token_yet_then_records_wait_for_it(tmp_path, content):
+    """A sidecar writes it a moment after the start, or has just emptied it to write a new one. That counted as a
+    refusal, so all records that waited failed at once.
+    """
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    clock = ManualClock(timestamp_ms=NOW_MS)
+    login = stepped(settings(props={"sasl.oauthbearer.token.endpoint.url": path.as_uri()}), clock)
+    assert type(login.error) is TransportError
+    assert (login.error.retriable, login.error.outcome) == (True, NOT_SENT)
+    assert str(path) in str(login.error)
+    path.write_text(jwt())
+    clock.advance(1_000)
+    login.run_once()
+    assert f"Bearer {jwt()}" in first_message(login)
+
+
+def test_file_when_its_token_lacks_what_each_must_have_then_it_is_refused(tmp_path):
+    path = tmp_path / "token"
+    path.write_text(jwt({"sub": "ada"}))
+    login = stepped(settings(props={"sasl.oauthbearer.token.endpoint.url": path.as_uri()}))
+    assert isinstance(login.error, AuthenticationError)
+    assert "'exp'" in str(login.error)
+
+
 def test_credentials_when_they_stand_in_jaas_then_the_issuer_is_asked_with_them(issuer):
     clock = ManualClock(timestamp_ms=int(time.time() * 1000))
     login = stepped(settings(
@@ -152,6 +179,7 @@ def test_assertion_when_the_retriever_is_jwt_bearer_then_it_goes_instead_of_a_se
     clock.advance(HOUR_MS)
     login.run_once()
     assert re.search(r"assertion\.file: .* cannot be read", str(login.error))
+    assert type(login.error) is TransportError, "it may be there again in a moment"
 
 
 def test_claims_when_the_settings_rename_them_then_those_are_read(tmp_path):
