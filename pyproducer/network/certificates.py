@@ -3,7 +3,8 @@
 Road:    SslTransportLayer, TLS failures, doctor -> [certificates]
 Thread:  pure.
 Source:  RFC 2253, Java X500Principal.getName() for names: most specific part first, `CN=client,OU=team,O=org`; RFC 6125
-         for which names count: those of subjectAltName alone, as OpenSSL and Java have it.
+         and HostnameChecker of Java, X509_check_host of OpenSSL for which names count: those of subjectAltName, and the
+         common name where that has no host name.
 """
 
 from __future__ import annotations
@@ -67,10 +68,12 @@ class CertificateFacts(NamedTuple):
 
 def certificate_facts(info: Mapping[str, Any]) -> CertificateFacts:
     """Return the facts of a certificate as `ssl.SSLSocket.getpeercert` and `SSLContext.get_ca_certs` give it."""
+    names = [(kind, value) for kind, value in info.get("subjectAltName", ()) if kind in ("DNS", "IP Address")]
+    if all(kind != "DNS" for kind, _ in names):
+        names += [pair for part in info.get("subject", ()) for pair in part if pair[0] == "commonName"]
     return CertificateFacts(
         _name_of(info, "subject"), _name_of(info, "issuer"), _time_of(info, "notBefore"), _time_of(info, "notAfter"),
-        tuple(printable(str(value), LONGEST_NAME) for kind, value in info.get("subjectAltName", ())
-              if kind in ("DNS", "IP Address")))
+        tuple(printable(str(value), LONGEST_NAME) for _, value in names))
 
 
 def _name_of(info: Mapping[str, Any], key: str) -> str:
@@ -100,8 +103,38 @@ def file_ends_at_s(path: str) -> int | None:
 
 def shown_chain(ssl_object: ssl.SSLObject) -> list[CertificateFacts]:
     """Return what the peer showed, its own certificate first, trusted or not; nothing where that cannot be known."""
-    # The public get_unverified_chain of Python 3.13 gives bytes, which only other packages can read.
-    inner = getattr(ssl_object, "_sslobj", None)
-    get_chain = getattr(inner, "get_unverified_chain", None)
+    return _chain(ssl_object, "get_unverified_chain")
+
+
+def trusted_path(ssl_object: ssl.SSLObject) -> list[CertificateFacts]:
+    """Return by which certificates the peer is trusted, its own first; that alone where the rest cannot be known."""
+    return _chain(ssl_object, "get_verified_chain") or shown_chain(ssl_object)[:1]
+
+
+def _chain(ssl_object: ssl.SSLObject, name: str) -> list[CertificateFacts]:
+    # The public methods, of Python 3.13, give bytes, which only other packages can read.
+    get_chain = getattr(getattr(ssl_object, "_sslobj", None), name, None)
     chain: Sequence[Any] = (get_chain() or ()) if get_chain is not None else ()
     return [certificate_facts(one.get_info()) for one in chain]
+
+
+def path_to_authority(chain: Sequence[CertificateFacts],
+                      trusted: Sequence[CertificateFacts]) -> list[CertificateFacts]:
+    """Return which certificates stand between a peer and an authority: what else it shows is of no concern.
+
+    Args:
+        chain: What the peer showed, its own certificate first; at least that.
+        trusted: What we trust; the path ends where one of these is reached.
+
+    Source: ours; as OpenSSL, an authority that is trusted goes before one of its name that is shown, and of two of one
+        name the one that lasts longer is taken.
+    """
+    path = [chain[0]]
+    while path[-1].issuer != path[-1].subject and path[-1] not in trusted:
+        found = [one for one in trusted if one.subject == path[-1].issuer] or [
+            one for one in chain if one.subject == path[-1].issuer]
+        best = max(found, key=lambda one: one.ends_at_s if one.not_after else 0, default=None)
+        if best is None or best in path:
+            break
+        path.append(best)
+    return path

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, cast
 
 from pyproducer.common.errors import TransportError
-from pyproducer.network.certificates import CertificateFacts, certificate_facts, shown_chain
+from pyproducer.network.certificates import CertificateFacts, certificate_facts, shown_chain, trusted_path
 from pyproducer.network.receive import speaks_tls
 from pyproducer.network.tls_failures import hung_up, not_tls, tls_failure
 from pyproducer.network.transport import END_OF_STREAM, Buffer, hang_up, socket_address_text
@@ -74,13 +74,13 @@ class TlsSession(NamedTuple):
     Attributes:
         version: Of TLS.
         cipher: OpenSSL's name of the suite.
-        chain: The certificates that the peer showed, its own first.
+        path: The certificates by which the peer is trusted, its own first; none where it showed none.
         checks_name: Whether the peer's certificate had to have the name by which we came.
     """
 
     version: str
     cipher: str
-    chain: list[CertificateFacts]
+    path: list[CertificateFacts]
     checks_name: bool
 
 
@@ -158,7 +158,7 @@ class SslTransportLayer:
     def session(self) -> TlsSession:
         """Return what the handshake agreed on, once it is done."""
         cipher = self._object.cipher()
-        return TlsSession(self._object.version() or "", cipher[0] if cipher else "", shown_chain(self._object),
+        return TlsSession(self._object.version() or "", cipher[0] if cipher else "", trusted_path(self._object),
                           self._context.check_hostname)
 
     # ---- handshake

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from pyproducer.common.errors import AuthenticationError, DisconnectedError
 from pyproducer.common.printable import LONGEST_NAME, printable
-from pyproducer.network.certificates import CertificateFacts
+from pyproducer.network.certificates import CertificateFacts, path_to_authority
 from pyproducer.network.receive import guess_protocol
 
 # OpenSSL's X509_V_ERR_*.
@@ -118,10 +118,8 @@ def _verification_facts(code: int, chain: Sequence[CertificateFacts], trusted: S
         return ""
     own = chain[0]
     if code in (_NOT_YET_VALID, _EXPIRED):
-        # OpenSSL does not say which of the chain it is. It may be the authority's that we trust: the peer shows it not.
-        issuers = {one.issuer for one in chain}
-        dated = [one for one in (*chain, *(one for one in trusted if one.subject in issuers))
-                 if one.not_before and one.not_after]
+        # OpenSSL does not say which it is. It may be the authority's that we trust: the peer shows it not.
+        dated = [one for one in path_to_authority(chain, trusted) if one.not_before and one.not_after]
         if not dated:
             return ""
         if code == _EXPIRED:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -149,6 +151,31 @@ def test_cluster_when_one_logs_in_over_tls_then_both_steps_say_so(
     assert "TLSv1.3" in line.detail
     assert "CN=server, signed by CN=pyproducer test authority, for localhost, 127.0.0.1" in line.detail
     assert "ends in 1 days" in line.detail or "ends in 2 days" in line.detail
+
+
+def test_certificate_when_the_broker_shows_an_ended_one_that_nobody_needs_then_the_doctor_does_not_tell_of_it(
+        doctor: Doctor, certificates: Certificates, start_broker: Callable[..., EmbeddedBroker],
+        tmp_path: Path) -> None:
+    """Its date stood beside the name of the broker's own, which ended in -4 days."""
+    shown = tmp_path / "shown.pem"
+    shown.write_bytes(certificates.server.keystore.read_bytes() + certificates.expired_server.certificate.read_bytes())
+    running = start_broker(topics={"orders": 1}, config={
+        "listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": str(shown)})
+    report = doctor.at(running.bootstrap_servers, topic="orders", security_protocol="SSL",
+                       ssl_truststore_location=str(certificates.ca))
+    [line] = [line for line in report.lines if line.step == "TLS"]
+    assert re.search("the certificate of CN=server ends in [12] days", line.detail)
+    assert "expired-server" not in f"{line.detail} {line.change}"
+
+
+def test_certificate_when_it_ends_soon_and_its_name_is_not_looked_at_then_the_doctor_warns_of_both(
+        doctor: Doctor) -> None:
+    """The one warning kept the other from being written."""
+    report = doctor.of("named", ssl_endpoint_identification_algorithm="")
+    lines = [line for line in report.lines if line.step == "TLS"]
+    assert [line.status for line in lines] == [WARN, WARN]
+    assert re.search("ends in [12] days", lines[0].detail)
+    assert "the name in it is not checked" in lines[1].detail
 
 
 CANONICAL = {"client_dns_lookup": "resolve_canonical_bootstrap_servers_only"}

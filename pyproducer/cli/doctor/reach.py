@@ -173,25 +173,25 @@ class Reach:
 
     def _on_session(self, where: str, session: TlsSession, report: Report) -> None:
         detail = f"{where}: {session.version}, {session.cipher}"
-        if not session.chain:
+        if not session.path:
             report.ok(TLS_STEP, detail)
             return
-        own = session.chain[0]
-        detail += f"; {own.subject}, signed by {own.issuer}, for {', '.join(own.names) or 'no host'}"
-        dated = [one for one in session.chain if one.not_after]
-        first = min(dated, key=lambda one: one.ends_at_s, default=None)
-        if first is not None:
-            left_s = first.ends_at_s - self._clock.timestamp_ms() // 1000
-            detail += f", until {first.not_after}"
-            if left_s < _SOON_S:
-                report.warn(TLS_STEP, f"{detail}: the certificate of {first.subject} ends in {left_s // _DAY_S} days",
-                            "renew it on the broker before that")
-                return
+        own = session.path[0]
+        detail += f"; {own.subject}, signed by {own.issuer}, for {', '.join(own.names) or 'no host'}" + (
+            f", until {own.not_after}" if own.not_after else "")
+        now_s = self._clock.timestamp_ms() // 1000
+        ending = next((one for one in session.path if one.not_after and one.ends_at_s - now_s < _SOON_S), None)
+        if ending is not None:
+            days = (ending.ends_at_s - now_s) // _DAY_S
+            report.warn(TLS_STEP, f"{detail}: the certificate of {ending.subject} ends in {days} days",
+                        "renew it on the broker before that" if ending is own else
+                        "have this authority's renewed before that, for the broker and for ssl.truststore.location")
         if not session.checks_name:
-            report.warn(TLS_STEP, f"{detail}; its name is not checked", "leave out ssl.endpoint.identification."
-                        "algorithm: without it anybody with a certificate of this authority may be in between")
-            return
-        report.ok(TLS_STEP, detail)
+            report.warn(TLS_STEP, f"{detail if ending is None else where}; the name in it is not checked",
+                        "leave out ssl.endpoint.identification.algorithm: without it anybody with a certificate of "
+                        "this authority may be in between")
+        elif ending is None:
+            report.ok(TLS_STEP, detail)
 
     def _negotiate(self, connection_id: str, where: str) -> Connection | KafkaError:
         try:

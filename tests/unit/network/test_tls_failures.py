@@ -28,6 +28,31 @@ def test_date_when_it_is_the_trusted_authoritys_then_it_is_named_although_the_pe
     assert "that of CN=kafka counts from Jan  1 00:00:00 2026 GMT on" in said(NOT_YET, [LEAF, MIDDLE])
 
 
+def test_date_when_the_peer_shows_what_is_not_on_the_path_then_that_is_not_named() -> None:
+    """Servers often show an old certificate that nobody needs any more. It was named, and the one to renew was not."""
+    old = CertificateFacts("CN=old", "CN=older", "Jan  1 00:00:00 2000 GMT", "Jan  1 00:00:00 2001 GMT", ())
+    future = old._replace(not_before="Jan  1 00:00:00 2090 GMT", not_after="Jan  1 00:00:00 2091 GMT")
+    assert "that of CN=kafka has been so since Jan  1 00:00:00 2027 GMT" in said(EXPIRED, [LEAF, old, MIDDLE])
+    assert "that of CN=kafka counts from Jan  1 00:00:00 2026 GMT on" in said(NOT_YET, [LEAF, MIDDLE, future])
+    # The same authority, signed by an older one: who trusts it looks no further.
+    crossed = ROOT._replace(issuer="CN=older", not_after="Jan  1 00:00:00 2001 GMT")
+    ours = ROOT._replace(not_after="Jan  1 00:00:00 2040 GMT")
+    assert "that of CN=kafka has been" in said(EXPIRED, [LEAF, MIDDLE, crossed], [ours])
+    assert "that of CN=root has been so since Jan  1 00:00:00 2001 GMT" in said(EXPIRED, [LEAF, MIDDLE, crossed])
+
+
+def test_date_when_two_authorities_have_one_name_then_the_one_that_lasts_longer_counts() -> None:
+    """So OpenSSL takes it, where an authority was renewed under its name and both are trusted."""
+    renewed = ROOT._replace(not_after="Jan  1 00:00:00 2040 GMT")
+    for trusted in ([ROOT, renewed], [renewed, ROOT]):
+        assert "that of CN=kafka has been so since" in said(EXPIRED, [LEAF, MIDDLE], trusted)
+
+
+def test_date_when_certificates_sign_each_other_then_each_is_looked_at_once() -> None:
+    chain = [LEAF, MIDDLE, ROOT._replace(issuer="CN=middle")]
+    assert "that of CN=root has been so since" in said(EXPIRED, chain)
+
+
 def test_authority_when_it_is_not_known_then_who_signed_is_told_up_to_the_last() -> None:
     assert "CN=kafka is signed by CN=middle, and that in the end by CN=root" in said(UNKNOWN, [LEAF, MIDDLE])
     assert "CN=root is signed by CN=root (put it into ssl.truststore.location" in said(SELF_SIGNED, [ROOT])
@@ -35,6 +60,8 @@ def test_authority_when_it_is_not_known_then_who_signed_is_told_up_to_the_last()
 
 def test_names_when_there_are_none_or_many_then_so_it_is_told() -> None:
     assert "that of CN=middle is for no host at all" in said(WRONG_NAME, [MIDDLE])
+    organization = ((("organizationName", "Example"),),)
+    assert "that of O=Example is for no host at all" in said(WRONG_NAME, [certificate_facts({"subject": organization})])
     many = LEAF._replace(names=tuple(f"host-{number}" for number in range(50)))
     assert "host-9, ... (connect" in said(WRONG_NAME, [many])
     assert "host-10" not in said(WRONG_NAME, [many])
@@ -60,6 +87,16 @@ def test_facts_when_the_peer_chose_them_then_printable() -> None:
     assert facts.subject == "CN=a\\nWARNING b"
     assert facts.issuer == "CN=\\x1b[31m"
     assert facts.names == ("evil\\u2028name", "1.2.3.4")
+
+
+def test_names_when_no_dns_name_is_shown_then_the_common_name_counts_as_for_openssl_and_java() -> None:
+    subject = ((("organizationName", "Example"),), (("commonName", "kafka.example.org"),))
+    facts = certificate_facts({"subject": subject})
+    assert facts.names == ("kafka.example.org",)
+    assert "that of CN=kafka.example.org,O=Example is for kafka.example.org (" in said(WRONG_NAME, [facts])
+    assert certificate_facts({"subject": subject, "subjectAltName": (("IP Address", "10.0.0.1"),)}).names == (
+        "10.0.0.1", "kafka.example.org")
+    assert certificate_facts({"subject": subject, "subjectAltName": (("DNS", "other"),)}).names == ("other",)
 
 
 @pytest.mark.parametrize(("has_identity", "reason", "words"), [
