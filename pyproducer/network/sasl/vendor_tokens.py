@@ -22,6 +22,7 @@ import json
 import os
 from calendar import timegm
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyproducer.common.errors import AuthenticationError, ConfigError
@@ -174,7 +175,7 @@ def strimzi_options(options: Mapping[str, str]) -> StrimziOptions:
                               "oauth.client.id and oauth.client.secret, or a function that returns a token, as "
                               "pyproducer.oauth.token.provider")
     path = get("oauth.access.token.location") or get("oauth.token.location")
-    url = f"file://{os.path.abspath(path)}" if path else get("oauth.token.endpoint.uri")
+    url = Path(path).absolute().as_uri() if path else get("oauth.token.endpoint.uri")
     if not url and not get("oauth.access.token"):
         raise ConfigError(KEY, None, f"{STRIMZI_HANDLER} needs oauth.token.endpoint.uri with oauth.client.id and "
                                      "oauth.client.secret, or oauth.access.token")

@@ -187,9 +187,11 @@ def test_strimzi_when_it_has_a_token_then_that_is_sent() -> None:
     assert (token.principal, token.expires_at_ms) == ("ada", ENDS_S * 1000)
 
 
-def test_strimzi_when_a_file_has_the_token_then_it_is_read(tmp_path) -> None:
-    (tmp_path / "token").write_text(jwt(exp=ENDS_S, sub="ada"))
-    assert token_of(STRIMZI_HANDLER, f'oauth.access.token.location="{tmp_path / "token"}"').principal == "ada"
+@pytest.mark.parametrize("name", ["token", "a#b", "a?b", "a%20b", "a b"])
+def test_strimzi_when_a_file_has_the_token_then_it_is_read(tmp_path, name) -> None:
+    """Its name became part of a URL as it was, in which some characters mean something."""
+    (tmp_path / name).write_text(jwt(exp=ENDS_S, sub="ada"))
+    assert token_of(STRIMZI_HANDLER, f'oauth.access.token.location="{tmp_path / name}"').principal == "ada"
 
 
 @pytest.mark.parametrize(("options", "words"), [
