@@ -8,13 +8,15 @@ Road:    TokenRequest -> [TokenEndpoint] -> JWT
 Thread:  the login's, which it blocks; `close` is any thread's.
 Source:  Java HttpJwtRetriever, JwtResponseParser, JaasOptionsUtils (4.1); RFC 6749 4.4, 5.1, 5.2; KIP-768. Differs from
          Java: a redirection is refused, for the credentials would go with it; without timeouts in the settings 30 s
-         hold; HTTP_PROXY and its kin are obeyed. Java's list of allowed URLs (a JVM property) has no counterpart: it
-         protects servers that take their clients' settings, such as Kafka Connect, which this is not.
+         hold, and the read timeout is for the whole answer; HTTP_PROXY and its kin are obeyed. Java's list of allowed
+         URLs (a JVM property) has no counterpart: it protects servers that take their clients' settings, such as Kafka
+         Connect, which this is not.
 """
 
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import re
 import socket
@@ -69,7 +71,8 @@ class Timeouts(NamedTuple):
 
     Attributes:
         connect_s: For the connection.
-        read_s: For each piece of the answer, and for all of its body.
+        read_s: For the whole answer: a server that sends a byte now and then never comes to an end. A proxy's answer
+            to CONNECT has connect_s.
     """
 
     connect_s: float = DEFAULT_TIMEOUT_S
@@ -180,15 +183,14 @@ class TokenEndpoint:
             if self._is_closed:
                 self.close()
 
-        plain = _PlainHandler(on_connected)
+        plain = _PlainHandler(on_connected, self._clock)
         if not self.url.lower().startswith("https"):
             return (plain,)
         # Read anew for each token: its files may have been replaced.
-        return plain, _TlsHandler(on_connected, build_client_ssl_context(self._ssl_settings))
+        return plain, _TlsHandler(on_connected, self._clock, build_client_ssl_context(self._ssl_settings))
 
     def _read(self, response: Any) -> bytes:
-        """Read a body, of a limited size, in a limited time: byte by byte it would last for ever."""
-        ends_ms = self._clock.now_ms() + self._timeouts.read_s * 1000
+        """Read a body, of a limited size."""
         pieces: list[bytes] = []
         size = 0
         while size <= MOST_BYTES:
@@ -197,8 +199,6 @@ class TokenEndpoint:
                 return b"".join(pieces)
             pieces.append(piece)
             size += len(piece)
-            if self._clock.now_ms() > ends_ms:
-                raise TimeoutError("the answer did not end in time")
         raise http.client.HTTPException(f"the answer has more than {MOST_BYTES} bytes")
 
     def _body_of(self, error: urllib.error.HTTPError) -> bytes:
@@ -289,40 +289,71 @@ class _NoRedirection(urllib.request.HTTPRedirectHandler):
 OnConnected = Callable[[socket.socket], None]
 
 
+class _TimedReader(io.RawIOBase):
+    """Reads from a socket; what the socket's timeout is now is the time for all that will be read."""
+
+    def __init__(self, connection: socket.socket, clock: Clock) -> None:
+        self._connection = connection
+        self._file = connection.makefile("rb", buffering=0)  # which keeps the socket open
+        self._clock = clock
+        self._ends_ms = clock.now_ms() + (connection.gettimeout() or DEFAULT_TIMEOUT_S) * 1000
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read what has come, or wait for it for as long as there is time."""
+        left_ms = self._ends_ms - self._clock.now_ms()
+        if left_ms <= 0:
+            raise TimeoutError("the answer did not end in time")
+        self._connection.settimeout(left_ms / 1000)
+        return self._file.readinto(buffer)
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self._file.close()
+        super().close()
+
+
+def _connection_of(kind: type[http.client.HTTPConnection], on_connected: OnConnected, clock: Clock) -> Any:
+    """Return a class of connections that tells when it is connected, and whose answers have to end in time."""
+    class Response(http.client.HTTPResponse):
+        def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+            super().__init__(sock, *args, **kwargs)
+            self.fp.close()
+            self.fp = io.BufferedReader(_TimedReader(sock, clock))
+
+    class Connection(kind):  # type: ignore[misc, valid-type]
+        response_class = Response
+
+        def connect(self) -> None:
+            super().connect()
+            on_connected(self.sock)
+
+    return Connection
+
+
 class _PlainHandler(urllib.request.HTTPHandler):
     """http, and a word when it is connected: then the timeout changes, and who closes the login finds the socket."""
 
-    def __init__(self, on_connected: OnConnected) -> None:
+    def __init__(self, on_connected: OnConnected, clock: Clock) -> None:
         super().__init__()
-        self._on_connected = on_connected
+        self._connection = _connection_of(http.client.HTTPConnection, on_connected, clock)
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """Send it."""
-        on_connected = self._on_connected
-
-        class Connection(http.client.HTTPConnection):
-            def connect(self) -> None:
-                super().connect()
-                on_connected(self.sock)
-
-        return self.do_open(Connection, req)
+        return self.do_open(self._connection, req)
 
 
 class _TlsHandler(urllib.request.HTTPSHandler):
     """The same of https."""
 
-    def __init__(self, on_connected: OnConnected, context: ssl.SSLContext) -> None:
+    def __init__(self, on_connected: OnConnected, clock: Clock, context: ssl.SSLContext) -> None:
         super().__init__(context=context)
-        self._on_connected = on_connected
+        self._connection = _connection_of(http.client.HTTPSConnection, on_connected, clock)
         self._tls = context
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """Send it."""
-        on_connected = self._on_connected
-
-        class Connection(http.client.HTTPSConnection):
-            def connect(self) -> None:
-                super().connect()
-                on_connected(self.sock)
-
-        return self.do_open(Connection, req, context=self._tls)
+        return self.do_open(self._connection, req, context=self._tls)
