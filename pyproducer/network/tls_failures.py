@@ -19,9 +19,9 @@ from pyproducer.network.receive import guess_protocol
 # OpenSSL's X509_V_ERR_*.
 _NOT_YET_VALID, _EXPIRED = 9, 10
 _WRONG_NAME = (62, 64)  # host name, IP address
-_UNKNOWN_AUTHORITY = (2, 18, 19, 20, 21)
+UNKNOWN_AUTHORITY = (2, 18, 19, 20, 21)
 # Those that a setting of ours can cure.
-_VERIFY_HINTS = {
+VERIFY_HINTS = {
     9: "check this machine's clock",
     10: "renew it, or check this machine's clock",
     18: "put it into ssl.truststore.location or ssl.truststore.certificates",
@@ -83,7 +83,7 @@ def tls_failure(error: ssl.SSLError, *, peer: str, server_hostname: str | None,
     """
     where = _where(peer, server_hostname)
     if isinstance(error, ssl.SSLCertVerificationError):
-        hint = _VERIFY_HINTS.get(error.verify_code)
+        hint = VERIFY_HINTS.get(error.verify_code)
         found = printable(error.verify_message.rstrip("."))  # it repeats the name that a broker told
         facts = _verification_facts(error.verify_code, chain, trusted)
         why = f"certificate verify failed: {found}" + (f": {facts}" if facts else "") + (f" ({hint})" if hint else "")
@@ -130,7 +130,7 @@ def _verification_facts(code: int, chain: Sequence[CertificateFacts], trusted: S
     if code in _WRONG_NAME:
         names = ", ".join(own.names[:_MOST_NAMES]) + (", ..." if len(own.names) > _MOST_NAMES else "")
         return f"that of {own.subject} is for {names or 'no host at all'}"
-    if code in _UNKNOWN_AUTHORITY:
+    if code in UNKNOWN_AUTHORITY:
         last = chain[-1]
         return f"{own.subject} is signed by {own.issuer}" + (
             f", and that in the end by {last.issuer}" if last.issuer != own.issuer else "")

@@ -33,6 +33,7 @@ from pyproducer.common.printable import printable
 from pyproducer.common.secrets import shown_text
 from pyproducer.network.sasl.mechanism import unavailable
 from pyproducer.network.ssl_context import build_client_ssl_context
+from pyproducer.network.tls_failures import UNKNOWN_AUTHORITY, VERIFY_HINTS
 
 URL_KEY = "sasl.oauthbearer.token.endpoint.url"
 # Java waits for ever; then nobody is told why nothing is sent.
@@ -41,10 +42,11 @@ DEFAULT_TIMEOUT_S = 30.0
 MOST_BYTES = 1024 * 1024
 _LONGEST_REASON = 300
 # Labels as resolvers take them, or an address of IPv6.
+_PROXY = re.compile(r"(?:[^@:]+|\[[^@\]]+\])(?::[0-9]+)?")
 _HOST = re.compile(r"(?:[^.:]{1,63}\.)*[^.:]{1,63}\.?|[0-9a-f:.]+(?:%.+)?", re.IGNORECASE)
-# As Java's UNRETRYABLE_HTTP_CODES, and what else says that the request itself is wrong. The others of 4xx and all of
-# 5xx may pass.
-_PASSING = frozenset({408, 425, 429})
+# As Java's UNRETRYABLE_HTTP_CODES, and what else says that the request itself is wrong; but for 407, a proxy's word,
+# which tells nothing of the issuer. The others of 4xx and all of 5xx may pass.
+_PASSING = frozenset({407, 408, 425, 429})
 _REFUSED_5XX = frozenset({501, 505})
 
 
@@ -108,6 +110,11 @@ def checked_url(url: object) -> str:
     return text
 
 
+def shown_url(url: str) -> str:
+    """Return a URL as messages have it, without a query: some issuers take a secret there."""
+    return shown_text(re.split("[?#]", url, maxsplit=1)[0])
+
+
 class TokenEndpoint:
     """Where tokens are asked for.
 
@@ -131,11 +138,12 @@ class TokenEndpoint:
         self._clock = clock or SystemClock()
         self._is_closed = False
         self._socket: socket.socket | None = None  # of the request under way
+        self._proxy = ""  # its host and port, where the last request went through one
         if self._ssl_settings:
             build_client_ssl_context(self._ssl_settings)  # now, so that what is wrong is said where it was written
 
     def __repr__(self) -> str:
-        return f"<TokenEndpoint {self.url}>"
+        return f"<TokenEndpoint {shown_url(self.url)}>"
 
     def jwt(self) -> str:
         """Ask for a token and return its text, of `access_token` or `id_token`.
@@ -171,8 +179,12 @@ class TokenEndpoint:
             "Accept": "application/json", "Cache-Control": "no-cache",
             "Content-Type": "application/x-www-form-urlencoded", **self._request.headers()})
         opener = urllib.request.build_opener(_NoRedirection(), *self._handlers())
-        with opener.open(request, timeout=self._timeouts.connect_s) as response:
-            body = self._read(response)
+        host = request.host
+        try:
+            with opener.open(request, timeout=self._timeouts.connect_s) as response:
+                body = self._read(response)
+        finally:
+            self._proxy = request.host if request.host != host else ""
         self._socket = None
         return body
 
@@ -214,27 +226,32 @@ class TokenEndpoint:
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise unavailable(f"the token endpoint {self.url} answered with something else than a JSON object "
+            raise unavailable(f"{self._where()} answered with something else than a JSON object "
                               f"({len(answer)} bytes): is that its address, and no proxy's page?")
         for name in ("access_token", "id_token"):
             token = found.get(name)
             if isinstance(token, str) and token.strip():
                 return token.strip()
         names = ", ".join(sorted(str(name)[:40] for name in found)[:20])
-        raise unavailable(f"the token endpoint {self.url} answered without access_token and id_token; it has "
+        raise unavailable(f"{self._where()} answered without access_token and id_token; it has "
                           f"{self._clean(names) or 'nothing'}")
+
+    def _where(self) -> str:
+        """Return whom we asked, and by whom, without what may be secret in either."""
+        proxy = f"the proxy {self._proxy}" if _PROXY.fullmatch(self._proxy) else "a proxy"
+        return f"the token endpoint {shown_url(self.url)}" + (f" (asked through {proxy})" if self._proxy else "")
 
     def _refusal(self, status: int, body: bytes) -> KafkaError:
         reason = self._reason(body)
         said = f" and says: {reason}" if reason else ""
         if 300 <= status < 400:
-            return AuthenticationError(f"the token endpoint {self.url} answers with HTTP {status}, a redirection. It "
+            return AuthenticationError(f"{self._where()} answers with HTTP {status}, a redirection. It "
                                        f"is not followed, because the secret would go with it: set {URL_KEY} to the "
                                        "address that it leads to")
         if (status < 500 and status not in _PASSING) or status in _REFUSED_5XX:
-            return AuthenticationError(f"the token endpoint {self.url} refuses with HTTP {status}{said}. "
+            return AuthenticationError(f"{self._where()} refuses with HTTP {status}{said}. "
                                        f"{_ADVICE.get(status, _OTHER_ADVICE)}")
-        return unavailable(f"the token endpoint {self.url} fails with HTTP {status}{said}")
+        return unavailable(f"{self._where()} fails with HTTP {status}{said}")
 
     def _reason(self, body: bytes) -> str:
         """Return RFC 6749's error and its description, without secrets; "" where there are none."""
@@ -257,15 +274,28 @@ class TokenEndpoint:
     def _unreachable(self, cause: Exception) -> KafkaError:
         reason = cause.reason if isinstance(cause, urllib.error.URLError) else cause
         if isinstance(reason, ssl.SSLCertVerificationError):
-            return AuthenticationError(
-                f"the token endpoint {self.url} did not prove who it is: {reason.verify_message}. Its authorities are "
-                "the system's; others are given by ssl.truststore.location among the options of sasl.jaas.config")
+            return AuthenticationError(f"{self._where()} did not prove who it is: "
+                                       f"{reason.verify_message.rstrip('.')}{self._trust_hint(reason.verify_code)}")
         if isinstance(reason, TimeoutError):
-            return unavailable(f"the token endpoint {self.url} does not answer in time (sasl.login.connect.timeout.ms "
+            return unavailable(f"{self._where()} does not answer in time (sasl.login.connect.timeout.ms "
                                f"is {self._timeouts.connect_s * 1000:.0f}, sasl.login.read.timeout.ms is "
                                f"{self._timeouts.read_s * 1000:.0f})")
-        return unavailable(f"the token endpoint {self.url} cannot be reached: {type(reason).__name__}: "
-                           f"{self._clean(str(reason))}")
+        kind = type(cause if isinstance(reason, str) else reason).__name__
+        if isinstance(reason, (ValueError, http.client.InvalidURL)):
+            # It may repeat a part of a proxy's address, with a secret, and nothing else has such an error here.
+            why = "; see HTTP_PROXY and its kin" if urllib.request.getproxies() else ""
+        else:
+            why = f": {self._clean(str(reason))}"
+        return unavailable(f"{self._where()} cannot be reached: {kind}{why}")
+
+    def _trust_hint(self, code: int) -> str:
+        has_truststore = any(name.startswith("ssl.truststore.") for name in self._ssl_settings)
+        if code in UNKNOWN_AUTHORITY and not has_truststore:
+            return (". Its authorities are the system's; others are given by ssl.truststore.location among the options "
+                    "of sasl.jaas.config")
+        hint = VERIFY_HINTS.get(code, "")
+        options = "; among the options of sasl.jaas.config" if "ssl." in hint else ""
+        return f" ({hint}{options})" if hint else ""
 
 
 _OTHER_ADVICE = f"See the issuer's documentation, and {URL_KEY}"

@@ -44,6 +44,7 @@ from pyproducer.network.sasl.token_endpoint import (
     TokenEndpoint,
     TokenRequest,
     checked_url,
+    shown_url,
 )
 from pyproducer.network.sasl.unsecured_token import PREFIX as UNSECURED
 from pyproducer.network.sasl.unsecured_token import UnsecuredTokens
@@ -203,7 +204,7 @@ def _retriever(settings: Mapping[str, Any], jaas: JaasEntry, clock: Clock, *,
             urlencodes_header=settings["sasl.oauthbearer.header.urlencode"])
     ssl_settings = {name: value for name, value in jaas.options.items() if name.startswith("ssl.")}
     endpoint = TokenEndpoint(url, request, ssl_settings, _timeouts(settings), clock)
-    what = f"the token from {url}"
+    what = f"the token from {shown_url(url)}"
     return _Source(lambda: checked(endpoint.jwt(), what), what, endpoint.close)
 
 

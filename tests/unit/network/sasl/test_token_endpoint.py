@@ -14,6 +14,7 @@ import pytest
 from pyproducer.common.errors import NOT_SENT, AuthenticationError, ConfigError, KafkaError, TransportError
 from pyproducer.network.sasl.client_credentials import ClientCredentials
 from pyproducer.network.sasl.token_endpoint import MOST_BYTES, Timeouts, TokenEndpoint, checked_url
+from tests.support.bad_servers import closed_port
 from tests.support.certificates import Certificates
 from tests.support.clock import ManualClock
 from tests.support.issuer import Answer, Issuer, json_answer
@@ -241,6 +242,56 @@ def test_proxy_when_the_environment_names_one_then_it_is_asked(issuer, monkeypat
     assert token.count(".") == 2
 
 
+@contextlib.contextmanager
+def proxy(answer: bytes) -> Iterator[str]:
+    """The address of a proxy that says the same to everybody."""
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65_536)
+            connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        thread.join(GIVE_UP_S)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_proxy_when_it_wants_to_know_who_asks_then_the_issuer_has_refused_nobody(monkeypatch, scheme):
+    """Over http it counted as the issuer's refusal, and failed what waited; over https it did not."""
+    with proxy(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n") as address:
+        monkeypatch.setenv("no_proxy", "")
+        monkeypatch.setenv(f"{scheme}_proxy", f"http://ada:{SECRET}@{address}")
+        with pytest.raises(TransportError, match="407") as raised:
+            TokenEndpoint(f"{scheme}://issuer.invalid/token", REQUEST, timeouts=PATIENT).jwt()
+    assert type(raised.value) is TransportError
+    assert f"{scheme}://issuer.invalid/token (asked through the proxy {address})" in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_proxy_when_it_is_not_there_then_it_is_named(monkeypatch, scheme):
+    """The issuer was told not to be reached, whom nobody had tried to reach."""
+    with closed_port() as address:
+        monkeypatch.setenv("no_proxy", "")
+        monkeypatch.setenv(f"{scheme}_proxy", f"http://ada:hunter2@{address}")
+        with pytest.raises(TransportError, match="ConnectionRefusedError") as raised:
+            TokenEndpoint(f"{scheme}://issuer.invalid/token", REQUEST, timeouts=PATIENT).jwt()
+    assert f"(asked through the proxy {address})" in str(raised.value)
+
+
+@pytest.mark.parametrize("address", [
+    "http://ada:hunter2", "http:/ada:hunter2", "http:x:hunter2", "http://ada:hunter2@127.0.0.1:port"])
+def test_proxy_when_its_address_makes_no_sense_then_no_part_of_it_is_in_the_error(monkeypatch, address):
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setenv("http_proxy", address)
+    with pytest.raises(TransportError, match="HTTP_PROXY") as raised:
+        TokenEndpoint("http://issuer.invalid/token", REQUEST, timeouts=PATIENT).jwt()
+    assert "hun" not in str(raised.value)
+
+
 # TLS ------------------------------------------------------------------------------------------------------------------
 
 @pytest.fixture
@@ -260,6 +311,25 @@ def test_tls_when_the_authority_is_given_then_the_issuer_is_trusted(secure_issue
 def test_tls_when_the_authority_is_not_known_then_it_is_a_refusal_that_says_where_to_put_it(secure_issuer):
     with pytest.raises(AuthenticationError, match=r"did not prove who it is.*ssl\.truststore\.location among"):
         TokenEndpoint(secure_issuer.token_url, REQUEST, timeouts=PATIENT).jwt()
+
+
+@pytest.mark.parametrize(("identity", "truststore", "words"), [
+    ("misnamed_server", "ca", "certificate is not valid for 'localhost' (connect by a name that it shows"),
+    ("expired_server", "ca", "certificate has expired (renew it, or check this machine's clock)"),
+    ("server", "other_ca", "(put the authority's certificate into ssl.truststore.location"),
+])
+def test_tls_when_a_truststore_is_given_then_the_advice_is_another(
+        certificates, monkeypatch, identity, truststore, words):
+    """Whatever was wrong, it was said that the authorities are the system's, and that a truststore may be given."""
+    monkeypatch.setenv("no_proxy", "localhost")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(getattr(certificates, identity).keystore)
+    settings = {"ssl.truststore.location": str(getattr(certificates, truststore))}
+    with Issuer(context) as running, pytest.raises(AuthenticationError, match="did not prove who it is") as raised:
+        TokenEndpoint(running.token_url, REQUEST, settings, PATIENT).jwt()
+    assert words in str(raised.value)
+    assert "system's" not in str(raised.value)
+    assert ".." not in str(raised.value)
 
 
 def test_tls_when_the_settings_are_wrong_then_it_is_said_before_anybody_is_asked(tmp_path):
@@ -292,6 +362,17 @@ def test_url_when_it_cannot_be_used_then_it_is_refused_at_once_without_its_secre
 def test_credentials_when_one_is_missing_then_it_is_named(client_id, secret, key):
     with pytest.raises(ConfigError, match=key):
         ClientCredentials(client_id, secret)
+
+
+@pytest.mark.parametrize("answer", [
+    json_answer(401, {}), json_answer(503, {}), json_answer(200, {}), Answer(200, b"?"), Answer(307)])
+def test_url_when_a_secret_is_in_its_query_then_no_message_has_it(issuer, answer):
+    issuer.answer = lambda asked: answer
+    endpoint = TokenEndpoint(f"{issuer.token_url}?code=hunter2", REQUEST, timeouts=PATIENT)
+    with pytest.raises(KafkaError) as raised:
+        endpoint.jwt()
+    assert issuer.token_url in str(raised.value)
+    assert "hunter2" not in f"{raised.value} {endpoint!r}"
 
 
 def test_credentials_when_they_are_shown_then_the_secret_is_not():

@@ -148,6 +148,15 @@ def test_credentials_when_they_stand_in_keys_of_their_own_then_those_count(issue
     assert issuer.asked[0].form["scope"] == "new"
 
 
+def test_url_when_a_secret_is_in_its_query_then_neither_the_login_nor_its_errors_show_it(issuer):
+    issuer.answer = lambda asked: json_answer(200, {"access_token": "no token"})
+    login = stepped(settings(f'clientId="the-client" clientSecret="{SECRET}"', {
+        "sasl.oauthbearer.token.endpoint.url": f"{issuer.token_url}?client_secret=hunter2&code=hunter3"}))
+    assert f"the token from {issuer.token_url}" in repr(login)
+    assert f"the token from {issuer.token_url} is no JWT" in str(login.error)
+    assert "hunter" not in f"{login!r} {login.error}"
+
+
 def test_issuer_when_it_is_slower_than_the_read_timeout_then_that_is_the_one_that_is_named(issuer):
     """Each timeout must reach its own half of the request: connecting to this issuer takes no time."""
     let_go = threading.Event()
