@@ -488,5 +488,5 @@ class Connections:
     def _note(self, state: NodeConnectionState, failure: Failure) -> None:
         where = address_text(state.node.host, state.node.port)
         # One warning for a new reason; the same reason again, at each reconnect, is for those who debug.
-        is_new = self._metadata.note_failure(where, failure.summary)
+        is_new = self._metadata.note_failure(where, failure.summary, state.node.node_id)
         _LOG.log(logging.WARNING if is_new else logging.DEBUG, "%s: %s", state.node, failure.summary)

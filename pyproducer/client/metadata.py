@@ -117,7 +117,7 @@ class ProducerMetadata:
         self._fatal_count = 0
         self.refusals: list[Refusal] = []  # not dealt with yet; the sender thread's alone, without the lock
         self._refusal: Callable[[], KafkaError] | None = None  # the producer is closed
-        self._last_errors: dict[str, str] = {}
+        self._last_errors: dict[str, tuple[str, int]] = {}  # why, and of which node
 
     # -- read by any thread ------------------------------------------------------------------------------------------
 
@@ -214,13 +214,13 @@ class ProducerMetadata:
     def last_errors(self) -> dict[str, str]:
         """Return the last failure of each broker address (`host:port`) that does not work now, with its phase."""
         with self._lock:
-            return dict(self._last_errors)
+            return {address: why for address, (why, _) in self._last_errors.items()}
 
     def describe_failure(self, topic: str) -> str:
         """Say why the metadata of a topic is not there, for the message of a timeout."""
         parts: list[str] = []
         with self._lock:
-            code, version, errors = self._topic_errors.get(topic), self._update_version, dict(self._last_errors)
+            code, version = self._topic_errors.get(topic), self._update_version
             answered = self._last_success_ms != _LONG_AGO_MS
             count = len(self.cluster.partitions_for_topic(topic))
         if code is not None:
@@ -232,7 +232,7 @@ class ProducerMetadata:
             parts.append(f"no answer so far tells of topic {topic!r} (metadata version {version})")
         else:
             parts.append(f"topic {topic!r} is known, with {count} partitions (metadata version {version})")
-        parts.extend(f"{address}: {text}" for address, text in errors.items())
+        parts.extend(f"{address}: {text}" for address, text in self.last_errors().items())
         return "; ".join(parts)
 
     def describe_failures(self) -> str:
@@ -480,16 +480,23 @@ class ProducerMetadata:
                 self._set_bootstrap(addresses)
                 self._nodes_to_ask += known
 
-    def note_failure(self, address: str, summary: str) -> bool:
-        """Remember why an address does not work; returns whether that is news."""
+    def note_failure(self, address: str, summary: str, node_id: int = -1) -> bool:
+        """Remember why an address does not work for a node; returns whether that is news."""
         with self._lock:
-            is_new = self._last_errors.get(address) != summary
-            self._last_errors[address] = summary
+            is_new = self._last_errors.get(address, ("", 0))[0] != summary
+            self._last_errors[address] = summary, node_id
             return is_new
 
-    def forget_failure(self, address: str) -> None:
-        """An address works again. Cheap when there was no failure."""
-        if address in self._last_errors:
+    def forget_failure(self, address: str, node_id: int | None = None) -> None:
+        """An address works again. Cheap when there was no failure.
+
+        Args:
+            address: It.
+            node_id: Who has answered there. Of a node of the cluster that is the node itself: an old connection to a
+                bootstrap address may go on for long after the broker refuses new ones. None for whoever it was.
+        """
+        found = self._last_errors.get(address)
+        if found is not None and (node_id is None or found[1] < 0 or found[1] == node_id):
             with self._lock:
                 self._last_errors.pop(address, None)
 
@@ -509,10 +516,12 @@ class ProducerMetadata:
 
     def _forget_addresses_that_left(self) -> None:
         """Forget why addresses did not work that no node has any more: where brokers move there is no end of them."""
-        present = {address_text(host, port) for host, port in self.bootstrap_addresses}
-        present.update(address_text(node.host, node.port) for node in self._nodes_to_ask)
-        self._last_errors = {where: why for where, why in self._last_errors.items()
-                             if where in present or ":" not in where}  # a login's, which has its mechanism's name
+        present = {address_text(host, port): {-1} for host, port in self.bootstrap_addresses}
+        for node in self._nodes_to_ask:
+            present.setdefault(address_text(node.host, node.port), {-1}).add(node.node_id)
+        self._last_errors = {where: (why, node_id) for where, (why, node_id) in self._last_errors.items()
+                             if ":" not in where  # a login's, which has its mechanism's name
+                             or max(node_id, -1) in present.get(where, ())}
 
     def _note_unknown(self, answered: Iterable[str], node_id: int, now_ms: int) -> None:
         unknown = {topic for topic in answered

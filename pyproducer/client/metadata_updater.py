@@ -214,7 +214,8 @@ class MetadataUpdater:
                 ClientRequest(node.node_id, ApiKeys.METADATA, lambda _: body, timeout_ms=self._request_timeout_ms,
                               internal=True), version, now_ms)
         except UnsupportedVersionError as error:
-            self._metadata.note_failure(address_text(node.host, node.port), f"{VERSION_NEGOTIATION}: {error}")
+            self._metadata.note_failure(address_text(node.host, node.port), f"{VERSION_NEGOTIATION}: {error}",
+                                        node.node_id)
             return error
         return None
 
@@ -265,7 +266,8 @@ class MetadataUpdater:
         if code != ErrorCode.NONE or not body["brokers"]:
             # A broker that is starting may know no broker at all yet.
             why = f"error {ErrorCode.of(code).name} ({code})" if code else "no brokers"
-            self._metadata.note_failure(address_text(node.host, node.port), f"metadata: the answer has {why}")
+            self._metadata.note_failure(address_text(node.host, node.port), f"metadata: the answer has {why}",
+                                        node.node_id)
             self._metadata.failed_update(now_ms)
             return
         try:
@@ -275,13 +277,14 @@ class MetadataUpdater:
             self._give_up_attempt(node, "the answer was refused", error, now_ms)
             return
         self.rebootstrap_ms = NEVER_MS
-        self._metadata.forget_failure(address_text(node.host, node.port))
+        self._metadata.forget_failure(address_text(node.host, node.port), node.node_id)
         self._connections.states.forget_who_left(self._metadata.cluster.nodes)
 
     def _give_up_attempt(self, node: Node, what: str, error: ProtocolError, now_ms: int) -> None:
         """Ask again after the backoff, and tell callers who wait why it takes so long."""
         self._in_progress = None
-        is_new = self._metadata.note_failure(address_text(node.host, node.port), f"metadata: {what}: {error}")
+        is_new = self._metadata.note_failure(address_text(node.host, node.port), f"metadata: {what}: {error}",
+                                             node.node_id)
         _LOG.log(logging.WARNING if is_new else logging.DEBUG, "%s: metadata: %s: %s", node, what, error,
                  exc_info=not isinstance(error, RemoteProtocolError))  # the peer's nonsense has no place in our code
         self._metadata.failed_update(now_ms)

@@ -396,7 +396,7 @@ class NetworkClient:
             return
         if not state.answered:
             state.answered = True
-            self._metadata.forget_failure(address_text(state.node.host, state.node.port))
+            self._metadata.forget_failure(address_text(state.node.host, state.node.port), node_id)
         if request.internal:
             self._updater.handle_response(state.node, body, request.api_version, now_ms)
         else:

@@ -525,6 +525,29 @@ def test_metadata_when_never_answered_then_ended_after_the_request_timeout_and_a
     assert setup.metadata.last_errors() == {}
 
 
+def test_failures_when_the_first_connection_to_that_broker_still_answers_then_one_warning_and_it_stays_told(caplog):
+    """New connections were refused, say for our certificate has expired. Each answer on the old one, to a bootstrap
+    address that is the broker's own, forgot why: a warning a second for ever, and timeouts without a reason.
+    """
+    caplog.set_level(logging.WARNING)
+    setup = Setup(bootstrap=ONE)
+    setup.cluster.nodes = [Node(1, *ONE[0])]
+    setup.cluster.topics["t"] = topic_row("t", 1)
+    setup.bring_up("t")
+    setup.selector.accepts = lambda connection_id: (
+        ConnectionRefusedError(111, "Connection refused") if connection_id.startswith("1") else None)
+    for attempt in range(20):
+        setup.client.ready(setup.metadata.cluster.nodes[1], setup.now_ms)
+        setup.metadata.add(f"topic {attempt}", setup.now_ms)
+        setup.poll(times=3)
+        assert "Connection refused" in last_error(setup)
+        setup.clock.advance(2_000)
+    answered = [request for request in setup.selector.requests if request.api_key is ApiKeys.METADATA]
+    assert len(answered) > 5
+    assert {request.connection_id for request in answered} == {"-1"}
+    assert len(caplog.records) == 1
+
+
 def test_failures_when_the_same_comes_again_then_one_warning(caplog):
     caplog.set_level(logging.WARNING)
     setup = Setup(bootstrap=ONE)

@@ -537,6 +537,31 @@ def test_note_failure_when_repeated_then_no_news():
     assert md.note_failure("a:1", "timeout")
 
 
+def test_failure_when_another_node_of_its_address_answers_then_only_a_bootstrap_address_works_again():
+    """The first connection, to a bootstrap address, may go on for long after new ones to its broker are refused."""
+    md = metadata()
+    for node_id, forgotten_by in ((1, {1}), (-1, {-1, 1, 2})):
+        for other in (-1, 1, 2):
+            md.note_failure("boot-1:9092", "TLS: refused", node_id)
+            md.forget_failure("boot-1:9092", other)
+            assert (md.last_errors() == {}) == (other in forgotten_by)
+    md.note_failure("boot-1:9092", "TLS: refused", 1)
+    md.forget_failure("boot-1:9092")
+    assert md.last_errors() == {}
+
+
+def test_failure_when_its_node_moved_away_then_it_is_forgotten_although_a_bootstrap_address_stays():
+    md = metadata()
+    cluster = ScriptedCluster()
+    for host, told in (("boot-1", ["boot-1:9092"]), ("elsewhere", [])):
+        cluster.nodes = [Node(1, host, 9092)]
+        request = md.next_request(0)
+        md.update(cluster.metadata(request.body()), 13, 0, request=request)
+        if host == "boot-1":
+            md.note_failure("boot-1:9092", "TLS: refused", 1)
+        assert list(md.last_errors()) == told
+
+
 @pytest.mark.parametrize("longest", [{"max_age_ms": 2**63 - 1}, {"max_idle_ms": 2**63 - 1}, {"backoff_ms": 2**63 - 1}],
                          ids=lambda options: next(iter(options)))
 def test_settings_when_they_are_the_longest_time_then_a_new_topic_is_asked_for_at_once(longest):
