@@ -29,10 +29,10 @@ from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import KafkaError
 from pyproducer.common.records import RecordMetadata
 from pyproducer.hotpath import ColumnChunk, FutureRecordMetadata, OpenBatch, Story, run_callbacks
-from pyproducer.record.batch_reader import read_batches
 from pyproducer.record.batch_writer import close_records, write_header
 from pyproducer.record.compression import Compressor
 from pyproducer.record.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, increment_sequence
+from pyproducer.record.record_reader import decode_open_batch
 
 
 class BatchRows(NamedTuple):
@@ -266,9 +266,8 @@ class ProducerBatch:
         Source: Java ProducerBatch.split (4.1); KIP-126.
         """
         assert self.encoded is not None, "only a batch that was sent is split"
-        self.write_header()
         records = [(record.timestamp, record.key, record.value, record.headers)
-                   for batch in read_batches(self.encoded) for record in batch]
+                   for record in decode_open_batch(self.open)]
         batches = self._distribute(records, split_size_bytes)
         while len(batches) == 1 and len(records) > 1:
             split_size_bytes = max(1, batches[0].open.size_bytes // 2)

@@ -27,15 +27,14 @@ from pyproducer.common.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
-from pyproducer.common.records import Header, to_headers, to_topic
+from pyproducer.common.records import Header, to_topic
 from pyproducer.hotpath import ColumnChunk, OpenBatch, sort_rows
 from pyproducer.producer.columns import Columns, read_columns
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.partitioners import DefaultPartitioner
 from pyproducer.producer.partitioners.partitioner import choices
 from pyproducer.producer.send_rows import REFUSES_THE_REST, row_callback, send_rows
-from pyproducer.record.batch_reader import read_batches
-from pyproducer.record.batch_writer import write_header
+from pyproducer.record.record_reader import decode_open_batch
 
 # Rows that are there already need not be cut into 16 KiB: a request costs the sender as much as a thousand rows, and a
 # quarter of max.request.size lets a request carry several partitions. batch.size wins where it was set on purpose.
@@ -259,7 +258,4 @@ def rows_of(chunk: ColumnChunk, timestamps: array[int], order: array[int]
     """Return key, value and headers of rows of a chunk: as many of the first ones as fit into a piece, at least one."""
     piece = OpenBatch(None, _PIECE_BYTES)
     chunk.append_to(piece, timestamps, order, 0, len(order))
-    write_header(piece.buffer, codec_id=0, record_count=piece.record_count, base_timestamp=piece.base_timestamp,
-                 max_timestamp=piece.max_timestamp)
-    return [(record.key, record.value, to_headers(record.headers))
-            for batch in read_batches(piece.buffer) for record in batch]
+    return [(record.key, record.value, record.headers) for record in decode_open_batch(piece)]

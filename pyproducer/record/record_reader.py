@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from pyproducer.common.errors import CorruptRecordError
 from pyproducer.common.records import NO_HEADERS, Header
-from pyproducer.record.layout import MAX_SEQUENCE, NO_SEQUENCE, increment_sequence
+from pyproducer.hotpath import OpenBatch
+from pyproducer.record.layout import HEADER_SIZE_BYTES, MAX_SEQUENCE, NO_SEQUENCE, increment_sequence
 
 
 class Record(NamedTuple):
@@ -106,6 +107,17 @@ def read_headers(data: bytes, position: int, end: int, count: int) -> tuple[tupl
                                      f"{(raw >> 1) ^ -(raw & 1)} bytes")
         headers.append(new(Header, (key, data[start:position])))
     return tuple(headers), position
+
+
+def decode_open_batch(batch: OpenBatch) -> Iterator[Record]:
+    """Decode the records of a batch of our own, which its OpenBatch keeps uncompressed; offsets count from 0.
+
+    No limit is laid on them, as is on what a peer sends.
+    """
+    with memoryview(batch.buffer) as view:
+        records = bytes(view[HEADER_SIZE_BYTES:])
+    return decode_records(records, record_count=batch.record_count, base_offset=0, base_timestamp=batch.base_timestamp,
+                          base_sequence=NO_SEQUENCE, append_timestamp=None)
 
 
 def decode_records(data: bytes, *, record_count: int, base_offset: int, base_timestamp: int, base_sequence: int,

@@ -28,6 +28,7 @@ from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.types import ZERO_UUID
 from pyproducer.record.batch_reader import RecordBatch, read_batches
 from pyproducer.record.control import ControlRecordType, parse_control_record
+from pyproducer.record.decompression import DEFAULT_LIMIT_BYTES
 
 CLIENT_ID = "pyproducer-reader"
 
@@ -86,7 +87,7 @@ def read_topic(bootstrap_servers: str, topic: str, *, timeout: float | None = 30
         DisconnectedError: No broker answered, or one closed the connection.
         KafkaTimeoutError: No progress for `timeout` seconds.
         ProtocolError: What answers is not Kafka, or has no version in common with us.
-        CorruptRecordError: A batch's checksum does not fit its bytes.
+        CorruptRecordError: A batch's checksum does not fit its bytes, or compressed records expand beyond 256 MiB.
 
     Thread: the caller's; close the iterator to close the connections early.
     """
@@ -182,7 +183,8 @@ def _read_partition(client: BlockingClient, span: _Span, timeout_s: float | None
         for batch in read_batches(found["records"] or b""):
             batch.ensure_valid()
             if not aborted.has(batch) and not batch.is_control:
-                for record in batch:
+                # What came uncompressed is there already, however large it is.
+                for record in batch.records(max(DEFAULT_LIMIT_BYTES, batch.size_bytes)):
                     if first_unread <= record.offset < span.end_offset:
                         yield ConsumedRecord(span.topic, span.partition, record.offset, record.timestamp, record.key,
                                              record.value, record.headers)

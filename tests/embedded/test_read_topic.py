@@ -15,6 +15,7 @@ from pyproducer import (
     AuthenticationError,
     ConfigError,
     CorrelationIdMismatchError,
+    CorruptRecordError,
     DisconnectedError,
     KafkaProducer,
     KafkaTimeoutError,
@@ -28,7 +29,8 @@ from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.records import Header
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import build_response
-from pyproducer.testing import ConsumedRecord, read_topic
+from pyproducer.record.batch_reader import RecordBatch
+from pyproducer.testing import ConsumedRecord, read_topic, reader
 from tests.embedded.conftest import WireTarget
 from tests.support.bad_servers import (
     black_hole,
@@ -92,6 +94,23 @@ def test_batches_when_they_are_compressed_then_every_record_is_read(start_broker
     broker = start_broker(topics={"t": 1})
     filled(broker, **{"compression.type": codec})
     assert [record.value for record in read_topic(broker.bootstrap_servers, "t")] == VALUES
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_batch_when_it_is_above_the_limit_then_read_where_it_came_uncompressed(
+        start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, codec: str) -> None:
+    """The limit for what a few bytes may expand to was laid on what does not expand. It is made small here."""
+    broker = start_broker(topics={"t": 1})
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "compression.type": codec}) as producer:
+        producer.send("t", b"v" * 1000)
+    monkeypatch.setattr(reader, "DEFAULT_LIMIT_BYTES", 500)
+    monkeypatch.setattr(RecordBatch.records, "__defaults__", (500,))
+    records = read_topic(broker.bootstrap_servers, "t")
+    if codec == "none":
+        assert [record.value for record in records] == [b"v" * 1000]
+    else:
+        with pytest.raises(CorruptRecordError, match="gzip: the records expand beyond the limit of 500 bytes"):
+            next(records)
 
 
 def test_transactions_when_committed_aborted_or_open_then_their_records_are_read_and_control_records_not(

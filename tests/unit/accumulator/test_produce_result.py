@@ -14,7 +14,9 @@ from pyproducer.accumulator.produce_result import failed_future, own_copy
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import DisconnectedError, KafkaTimeoutError, RecordTooLargeError
+from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.compression import compressor_for
+from pyproducer.record.record_reader import decode_open_batch
 from tests.support.patience import GIVE_UP_S
 
 TP = TopicPartition("orders", 2)
@@ -246,3 +248,21 @@ def test_split_when_the_new_size_changes_nothing_halves_instead():
     batch.write_header()
     parts = batch.split(100_000)
     assert len(parts) >= 2
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_split_when_the_records_expand_beyond_what_is_read_of_others_then_they_are_split_all_the_same(
+        monkeypatch, codec):
+    """Two rows of 150 MiB each, 150 KB compressed, are above the limit for what a peer sends, which is laid on no batch
+    of ours: the error ended each turn of the sender, and all records expired. The limit is made small here."""
+    monkeypatch.setattr(RecordBatch.records, "__defaults__", (100,))
+    batch = ProducerBatch(TP, created_ms=0, write_limit_bytes=10_000, reserved_bytes=0)
+    for i in range(4):
+        batch.open.try_append(i, b"k", b"x" * 50, (("h", b"1"), ("h", None)), None)
+    batch.seal()
+    batch.close(compressor_for(codec, None))
+    parts = batch.split(200)
+    assert len(parts) > 1
+    found = [record for part in parts for record in decode_open_batch(part.open)]
+    assert [(record.timestamp, record.key, record.value, record.headers) for record in found] == [
+        (i, b"k", b"x" * 50, (("h", b"1"), ("h", None))) for i in range(4)]
