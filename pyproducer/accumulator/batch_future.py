@@ -17,7 +17,7 @@ from pyproducer.accumulator.failure import Failure
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.produce_result import Observer, ProduceRequestResult, is_heard, own_copy, wait_in_loop
 from pyproducer.common.callback import ensure_done_callback
-from pyproducer.common.cluster import UNKNOWN_PARTITION
+from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
 from pyproducer.common.errors import KafkaError, KafkaTimeoutError, told_as_not_sent
 from pyproducer.common.html_table import html_table
 from pyproducer.common.loop_inbox import Wake
@@ -204,9 +204,10 @@ class BatchFuture(_Future):
         self._lookers.add(cell)
         try:
             if not self._is_told and not self._life.wait(cell, deadline_ms):
+                topic = self._metadata.topic
                 raise KafkaTimeoutError(
-                    f"{self._left} of {len(self)} rows for {self._metadata.topic} were not done within {timeout} "
-                    "s; they are still on their way (delivery.timeout.ms decides how long they are tried)",
+                    f"{self._left} of {len(self)} rows for {topic} were not done within {timeout} s; they are still on "
+                    f"their way{self._life.why_not_done(TopicPartition(topic, UNKNOWN_PARTITION))}",
                     phase="future", outcome="unknown")
         finally:
             self._lookers.discard(cell)

@@ -263,7 +263,7 @@ class DeliveryTally:
             self.unretrieved_count += count
             self._unseen_log.warning(
                 now_ms, count, "%d record(s) for %s failed, outcome %s, and nobody looked at their futures "
-                "(result(), exception(), await, a callback): %s", count, place(failure), failure.outcome,
+                "afterwards (result(), exception(), await, a callback): %s", count, place(failure), failure.outcome,
                 failure.words)
 
     def on_forked(self) -> None:
@@ -307,7 +307,8 @@ class DeliveryTally:
                     count = failure.unseen
                     if count:
                         sums.add(failure, count)
-                error = sums.error("and nobody looked at their futures (pyproducer.on.unretrieved is \"raise\")")
+                error = sums.error(
+                    "and nobody looked at their futures afterwards (pyproducer.on.unretrieved is \"raise\")")
             if error is None:
                 opened = []
             else:

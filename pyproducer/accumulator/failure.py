@@ -11,7 +11,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from pyproducer.common.cluster import UNKNOWN_PARTITION
+from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
 from pyproducer.common.delivery_summary import MOST_TOPICS, OTHER_TOPICS
 from pyproducer.common.errors import (
     OUTCOMES,
@@ -153,7 +153,7 @@ def _words(error: KafkaError) -> str:
     return printable(shown_text(str(error)))
 
 
-def place(failed: Failure | FailedRecords) -> str:
+def place(failed: Failure | FailedRecords | TopicPartition) -> str:
     """Return where records were to go, for people."""
     topic = printable(failed.topic, LONGEST_NAME)
     return f"topic {topic}" if failed.partition == UNKNOWN_PARTITION else f"{topic}-{failed.partition}"

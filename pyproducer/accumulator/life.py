@@ -43,6 +43,7 @@ from pyproducer.accumulator.calls import Calls
 from pyproducer.accumulator.delivery_tally import DeliveryTally
 from pyproducer.accumulator.loop_side import LoopSide
 from pyproducer.common.clock import Clock, SystemClock
+from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import (
     UNKNOWN,
     ForkedProducerError,
@@ -89,6 +90,8 @@ class Life:
         role: Who takes the sender's turns; see sender/turns.py.
         take_turn: Told of an outcome that a caller begins to wait for, and until when (ms, or None): he may take a
             turn of the sender himself. None where the sender's thread takes every turn.
+        why_not_done: Says why the records of a partition (UNKNOWN_PARTITION: any of the topic) are not done, and which
+            setting bounds that, for the end of an error's text.
         client_id: Whose.
         locks: What was given.
         state: Where it is; written here only.
@@ -116,6 +119,7 @@ class Life:
         self.can_be_rebuilt: bool = False
         self.role: Role = Role()
         self.take_turn: Callable[[Any, int | None], None] | None = None
+        self.why_not_done: Callable[[TopicPartition], str] = _no_reason
         self._clock = clock
         self._lock = locks.rlock()  # a finalizer may close in the middle of a move
         # One for all: it is held for a moment, and can be asked for, whichever future it is about.
@@ -180,7 +184,8 @@ class Life:
             self.is_over = True
         # Before who waits goes on: the next thread that begins may get this ident, and is in no callback.
         self.sender_ident, self.sender_cpu_clock = _NOBODY, None
-        self.take_turn = None  # a future that the application keeps has this life, and shall not keep the sender by it
+        # A future that the application keeps has this life, and shall not keep the sender by it.
+        self.take_turn, self.why_not_done = None, _no_reason
         self._over.ring()
 
     def mark_forked(self, *, rebuilds: bool = False) -> None:
@@ -350,6 +355,11 @@ class Life:
 
 def _nothing(_error: Any) -> None:
     """Tell nobody."""
+
+
+def _no_reason(_topic_partition: TopicPartition) -> str:
+    """Say nothing."""
+    return ""
 
 
 UNOWNED = Life("", SystemClock(), tally=DeliveryTally(is_off=True))

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from pyproducer.accumulator.concurrent_futures import ConcurrentState
-from pyproducer.accumulator.failure import Failure
+from pyproducer.accumulator.failure import Failure, place
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.callback import ensure_done_callback
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
@@ -206,8 +206,8 @@ class ProduceRequestResult:
                     take_turn(outcome, deadline_ms)
                 if not outcome.is_set and not outcome.wait(deadline_ms):
                     raise KafkaTimeoutError(
-                        f"The record for {outcome.topic_partition} was not done within {timeout} s; it is still on its "
-                        "way (delivery.timeout.ms decides how long it is tried)", phase="future", outcome="unknown")
+                        f"The record for {place(outcome.topic_partition)} was not done within {timeout} s; it is still "
+                        f"on its way{life.why_not_done(outcome.topic_partition)}", phase="future", outcome="unknown")
                 outcome = future._result  # another one when the batch was split
                 if outcome.is_set:
                     if outcome.failure is not None:

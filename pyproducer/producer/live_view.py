@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
 from pyproducer.client.metadata import ProducerMetadata
+from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
 from pyproducer.common.public import public
 from pyproducer.observe.registry import error_name
 
@@ -57,9 +58,36 @@ class _Sum:
         self.began_ms = began_ms
 
 
-def last_attempt(accumulator: RecordAccumulator) -> str:
-    """Say how a Produce request ended whose records are not stored, for the end of an error's text; or ""."""
+def why_not_done(accumulator: RecordAccumulator, metadata: ProducerMetadata, trouble: str,
+                 topic_partition: TopicPartition) -> str:
+    """Say why records are not done, and which setting bounds that, for the end of an error's text.
+
+    Args:
+        accumulator: Where they are.
+        metadata: What is known, and what failed.
+        trouble: Why the client's own requests fail; "" where none does.
+        topic_partition: Where they go; UNKNOWN_PARTITION: to any partition of the topic.
+    """
+    topic, partition = topic_partition
+    if any(queue.topic == topic and (partition == UNKNOWN_PARTITION or queue.partition in (None, partition))
+           for queue in list(accumulator.waiting.queues.values())):
+        return (" (the wait for the topic ends with max.block.ms, or after ten seconds in which brokers say that it "
+                f"does not exist); {metadata.describe_failure(topic)}")
+    return (f" (delivery.timeout.ms decides how long that is tried){last_attempt(accumulator, topic_partition)}"
+            f"{'; ' + trouble if trouble else ''}{failing_addresses(metadata)}")
+
+
+def last_attempt(accumulator: RecordAccumulator, of: TopicPartition | None = None) -> str:
+    """Say how a Produce request ended whose records are not stored, for the end of an error's text; or "".
+
+    Args:
+        accumulator: Where they are.
+        of: Where they go, as for `why_not_done`; None for any.
+    """
     for partition in list(accumulator.busy):
+        topic, number = partition.topic_partition
+        if of is not None and (of.topic != topic or of.partition not in (number, UNKNOWN_PARTITION)):
+            continue
         for batch in partition.batches[:_MOST_TRIED]:
             if batch.last_error is not None and not batch.is_done:
                 return f"; the last attempt failed with: {str(batch.last_error).rstrip('.')}"

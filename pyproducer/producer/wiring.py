@@ -44,7 +44,7 @@ from pyproducer.producer.config import ProducerConfig
 from pyproducer.producer.config.rows_client import REBUILD
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.gauges import register_gauges
-from pyproducer.producer.live_view import failing_addresses, last_attempt
+from pyproducer.producer.live_view import failing_addresses, last_attempt, why_not_done
 from pyproducer.producer.partitioning import Partitioning
 from pyproducer.producer.reporters import reporters_of
 from pyproducer.producer.send_batch import LARGE_BATCH_BYTES, BatchSender
@@ -277,6 +277,8 @@ def _build(config: ProducerConfig, key_serializer: object, value_serializer: obj
     turns = SenderTurns(sender, accumulator, life, clock, wakeup, freeze)
     if hotpath.ROLE_IS_SAFE:
         life.take_turn = turns.take
+    life.why_not_done = lambda topic_partition: why_not_done(
+        accumulator, metadata, "" if own_requests is None else own_requests.trouble, topic_partition)
     record_sender = RecordSender(
         metadata=metadata, routes=routes, accumulator=accumulator, room=room, partitioning=partitioning,
         key_serializer=parts.key_serializer, value_serializer=parts.value_serializer,

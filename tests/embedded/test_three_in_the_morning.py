@@ -7,6 +7,7 @@ names that came with their first event, no age of anything.
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,15 @@ from typing import Any
 
 import pytest
 
-from pyproducer import ErrorCode, KafkaProducer, KafkaTimeoutError, ProducerMetrics, all_metrics
+from pyproducer import (
+    BatchFuture,
+    ErrorCode,
+    FutureRecordMetadata,
+    KafkaProducer,
+    KafkaTimeoutError,
+    ProducerMetrics,
+    all_metrics,
+)
 from pyproducer.broker import EmbeddedBroker
 from tests.support.certificates import Certificates
 from tests.support.patience import GIVE_UP_S
@@ -293,6 +302,64 @@ def test_flush_when_its_time_is_over_then_it_says_what_the_requests_are_answered
         assert time.monotonic() < ends, said
         time.sleep(0.01)
     assert "1 records are still on their way; " in said
+
+
+@pytest.mark.parametrize(("api", "code"), [("Produce", ErrorCode.NOT_ENOUGH_REPLICAS),
+                                           ("InitProducerId", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)])
+@pytest.mark.parametrize("call", ["send", "send_batch"])
+def test_result_when_its_time_is_over_then_it_says_why_the_record_is_not_stored(
+        broker: EmbeddedBroker, producer: KafkaProducer, call: str, api: str, code: ErrorCode) -> None:
+    """It said that the record is on its way, and nothing else, where flush() said why."""
+    broker.faults.on(api, times=None).error(code)
+    future = producer.send(TOPIC, b"v") if call == "send" else producer.send_batch(TOPIC, [b"v"])
+    said = waited_in_vain(future, code.name)
+    assert "delivery.timeout.ms decides" in said
+    assert "max.block.ms" not in said
+
+
+def test_result_when_another_partition_fails_then_it_does_not_say_that_of_its_own(
+        broker: EmbeddedBroker, producer: KafkaProducer) -> None:
+    broker.faults.on("Produce", partition=0, times=None).error(ErrorCode.NOT_ENOUGH_REPLICAS)
+    broker.faults.on("Produce", partition=1, times=None).delay(3_600_000)
+    waited_in_vain(producer.send(TOPIC, b"v", partition=0), "NOT_ENOUGH_REPLICAS")
+    assert "NOT_ENOUGH_REPLICAS" not in waited_in_vain(producer.send(TOPIC, b"v", partition=1), "on its way")
+
+
+@pytest.mark.parametrize("call", ["send", "send_batch"])
+def test_result_when_the_topic_is_not_there_then_it_says_so_and_what_bounds_the_wait(
+        start_broker: StartBroker, call: str) -> None:
+    with made(start_broker(config={"auto.create.topics.enable": "false"})) as producer:
+        future = producer.send(TOPIC, b"v") if call == "send" else producer.send_batch(TOPIC, [b"v"])
+        said = waited_in_vain(future, "UNKNOWN_TOPIC_OR_PARTITION")
+        assert "max.block.ms" in said
+        assert "delivery.timeout.ms" not in said
+        producer.close(0)
+
+
+@pytest.mark.parametrize("partition", [None, 0])
+def test_result_when_nobody_listens_at_the_address_then_it_says_so(partition: int | None) -> None:
+    """The first error of who mistypes an address: it had no cause, and named a setting that did not bound the wait."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    with KafkaProducer({"bootstrap.servers": address}) as producer:
+        future = producer.send(TOPIC, b"v", partition=partition)
+        said = waited_in_vain(future, "refused")
+        assert address in said
+        assert "max.block.ms" in said
+        assert f"for {'topic orders' if partition is None else 'orders-0'} was not done" in said
+        producer.close(0)
+
+
+def waited_in_vain(future: FutureRecordMetadata | BatchFuture, until_it_says: str) -> str:
+    ends = time.monotonic() + GIVE_UP_S
+    while True:
+        with pytest.raises(KafkaTimeoutError) as caught:
+            future.result(0)
+        assert (caught.value.phase, caught.value.outcome) == ("future", "unknown")
+        if until_it_says in (said := str(caught.value)):
+            return said
+        assert time.monotonic() < ends, said
+        time.sleep(0.01)
 
 
 def flushed_in_vain(producer: KafkaProducer) -> str:

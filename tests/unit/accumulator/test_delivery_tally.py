@@ -541,7 +541,7 @@ def test_unretrieved_when_futures_go_unseen_then_they_count_after_a_while(caplog
     assert tally.step(500 + GRACE_MS) == NEVER_MS
     assert tally.unretrieved_count == 2
     assert caplog.messages == ["2 record(s) for t-0 failed, outcome unknown, and nobody looked at their futures "
-                               "(result(), exception(), await, a callback): lost"]
+                               "afterwards (result(), exception(), await, a callback): lost"]
 
 
 @pytest.mark.parametrize("how", ["looked", "settled", "callbacks"])
