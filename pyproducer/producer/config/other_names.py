@@ -250,15 +250,10 @@ def _password(work: _Translation, key: str) -> None:
     names = ("sasl.username", "sasl.password")
     if key == names[1] and names[0] in work.given:
         return  # both went with the first
-    missing = next((name for name in names if not work.text(name)), None)
     mechanism = _mechanism(work)
-    if missing is not None:
-        how = "of the two that log in together" if missing not in work.given else "and is empty, or no text"
-        work.props.pop(names[0], None)
-        work.refuse(key, f"it needs sasl.username and sasl.password, which are sasl.jaas.config in Java; {missing} is "
-                         f"{'missing ' if missing not in work.given else 'there '}{how}")
-        work.props.pop(names[1], None)
-    elif mechanism not in _MODULES:
+    if _lacks_one(work, key, names):
+        return
+    if mechanism not in _MODULES:
         work.props.pop(names[1], None)
         given = f"and sasl.mechanism is {mechanism}" if mechanism else "and GSSAPI is the default"
         work.refuse(names[0], f"user and password go with a mechanism, {given}: set sasl.mechanism to "
@@ -269,13 +264,30 @@ def _password(work: _Translation, key: str) -> None:
 
 
 def _kerberos(work: _Translation, key: str) -> None:
-    names = tuple(name for name in ("sasl.kerberos.keytab", "sasl.kerberos.principal") if work.text(name))
-    if key == names[-1] and len(names) == 2:
-        return  # it went with the first
-    if len(names) < 2 or _mechanism(work) not in ("", "GSSAPI"):
-        return  # an error that says what to write
-    work.put(names, KEY, _jaas(KERBEROS_MODULE, {
-        "useKeyTab": "true", "storeKey": "true", "keyTab": work.text(names[0]), "principal": work.text(names[1])}))
+    names = ("sasl.kerberos.keytab", "sasl.kerberos.principal")
+    if key == names[1] and names[0] in work.given:
+        return  # both went with the first
+    mechanism = _mechanism(work)
+    if _lacks_one(work, key, names):
+        return
+    if mechanism not in ("", "GSSAPI"):
+        work.props.pop(names[1], None)
+        work.refuse(names[0], f"keytab and principal go with GSSAPI, and sasl.mechanism is {mechanism}")
+    else:
+        work.put(names, KEY, _jaas(KERBEROS_MODULE, {
+            "useKeyTab": "true", "storeKey": "true", "keyTab": work.text(names[0]), "principal": work.text(names[1])}))
+
+
+def _lacks_one(work: _Translation, key: str, names: tuple[str, str]) -> bool:
+    """Refuse two settings that make one login where one of them is not there; return whether that is so."""
+    missing = next((name for name in names if not work.text(name)), None)
+    if missing is None:
+        return False
+    work.refuse(key, f"{missing} is {'empty, or no text' if missing in work.given else 'missing'}: {names[0]} and "
+                     f"{names[1]} log in together, and are sasl.jaas.config in Java")
+    for name in names:
+        work.props.pop(name, None)
+    return True
 
 
 def _extensions(work: _Translation, key: str) -> None:
