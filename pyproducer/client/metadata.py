@@ -54,6 +54,7 @@ class Refusal(NamedTuple):
 NO_LEADER = -1
 
 
+_MAKE_TOPIC = "create it, or correct its name; without Describe or Write on it, too, brokers say so"
 _LONG_AGO_MS = -(2**64)  # longer ago than any setting, which is a Java long, can make up for
 
 
@@ -172,7 +173,8 @@ class ProducerMetadata:
             if asked is None or len(asked) < min(2, len(self.cluster.nodes)):
                 return None
         error = error_for_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, api="METADATA", message=(
-            f"Topic {topic!r} was not known to {len(asked)} broker(s) for {longest_ms} ms:"))
+            f"Topic {topic!r} was not known to {len(asked)} broker(s) for {longest_ms} ms: {_MAKE_TOPIC}. In Kafka's "
+            "words:"))
         error.outcome = NOT_SENT
         return error
 
@@ -225,6 +227,8 @@ class ProducerMetadata:
             count = len(self.cluster.partitions_for_topic(topic))
         if code is not None:
             parts.append(f"the broker answered {code.name} ({int(code)}) for topic {topic!r}: {code.sentence}")
+            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                parts.append(_MAKE_TOPIC)
         elif not answered:
             addresses = ", ".join(f"{host}:{port}" for host, port in self.bootstrap_addresses)
             parts.append(f"no broker has answered a metadata request yet (bootstrap.servers: {addresses})")
