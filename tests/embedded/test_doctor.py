@@ -57,6 +57,7 @@ def broker(certificates: Certificates) -> Iterator[EmbeddedBroker]:
         "listener.security.protocol.map": ",".join(f"{name}:{PROTOCOLS.get(name, 'SSL')}" for name in names),
         "listener.name.mutual.ssl.client.auth": "required",
         "ssl.truststore.location": str(certificates.ca),
+        "auto.create.topics.enable": "false",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
         "listener.name.bare.plain.sasl.jaas.config": JAAS.format("secret"),
         "listener.name.logged.plain.sasl.jaas.config": JAAS.format("secret").replace(";", ' user_alice="secret";'),
@@ -333,6 +334,27 @@ def test_topic_when_there_is_none_then_told_how_to_create_it(doctor: Doctor) -> 
     report = doctor.of("plain", topic="absent")
     only_failure(report, "topic", "absent", "kafka-topics --create --topic absent")
     assert [steps(report)[step] for step in ("partitions", "authorization", "round trip")] == [SKIP, SKIP, SKIP]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+@pytest.mark.parametrize("writes", [True, False])
+def test_topic_when_there_is_none_and_brokers_create_them_then_warned(
+        start_broker: Callable[..., EmbeddedBroker], writes: bool, is_told: bool) -> None:
+    """It failed, and a producer with the same settings sent at once."""
+    broker = start_broker(topics={"orders": 1})
+    if not is_told:
+        broker.set_authorizer(lambda _context, operation, kind, _name: operation.value != "DESCRIBE_CONFIGS")
+    found = Report()
+    examine({"bootstrap.servers": broker.bootstrap_servers}, "absent", writes=writes, timeout_ms=30_000,
+            clock=SystemClock(), report=found)
+    [line] = [line for line in found.lines if line.step == "topic"]
+    assert line.status is WARN
+    assert "the first record makes it" in line.detail
+    assert ("auto.create.topics.enable" in line.detail) is not is_told
+    assert "kafka-topics --create --topic absent; or correct its name" in line.change
+    assert found.exit_status == 0
+    assert steps(found)["round trip"] is (SKIP if writes else OK)
+    assert "absent" not in broker.topics(), "nothing is created"
 
 
 @pytest.mark.parametrize(("denied", "step"), [("DESCRIBE", "topic"), ("WRITE", "authorization")])

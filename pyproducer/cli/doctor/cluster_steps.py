@@ -38,7 +38,8 @@ _MAY_WRITE = frozenset({
     ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.CONCURRENT_TRANSACTIONS})
 _WRITE_BIT = 1 << 4
 _NOT_TOLD = -(2**31)
-_TOPIC_RESOURCE = 2
+_TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
+_AUTO_CREATE = "auto.create.topics.enable"
 _MAX_TIMESTAMP = -3  # ListOffsets v7: the offset of the record with the newest time
 _MAX_TIMESTAMP_VERSION = 7
 _METADATA_LOG = "__cluster_metadata"
@@ -135,16 +136,33 @@ class ClusterSteps:
         else:
             self._report.ok(CLOCK, f"no record of {topic} is in the future")
 
-    def topic(self, metadata: Struct, topic: str) -> Struct | None:
-        """Return the topic's part of the metadata; None, with a line, when the topic cannot be used."""
+    def topic(self, metadata: Struct, topic: str, reached: Mapping[int, Connection]) -> Struct | None:
+        """Return the topic's part of the metadata; None, with a line, when it is not there or cannot be used.
+
+        Args:
+            metadata: The answer that has it.
+            topic: Its name.
+            reached: Brokers by their ids: one is asked whether it creates topics.
+        """
         described: Struct = metadata["topics"][0]
         code = described["error_code"]
         if not code:
             self._report.ok(TOPIC, f"{topic}: {len(described['partitions'])} partitions")
             return described
+        create = (f"create it: kafka-topics --create --topic {topic}; or correct its name; without Describe or Write "
+                  "on it, too, brokers say so")
+        auto_creates = "false"
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            for node_id, broker in reached.items():
+                auto_creates = self._config_value(_BROKER_RESOURCE, str(node_id), _AUTO_CREATE, broker)
+                break
+        if auto_creates != "false":
+            self._report.warn(TOPIC, f"{topic}: there is none; the first record makes it, with the brokers' defaults"
+                              f"{'' if auto_creates else f', if {_AUTO_CREATE} is true, which they do not tell us'}",
+                              create)
+            return None
         changes = {
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: f"create it: kafka-topics --create --topic {topic}; or correct its "
-                                                  "name; without Describe or Write on it, too, brokers say so",
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: create,
             ErrorCode.TOPIC_AUTHORIZATION_FAILED: _grant(f"--topic {topic}"),
             ErrorCode.INVALID_TOPIC_EXCEPTION: "correct its name: 1 to 249 characters out of a-z, A-Z, 0-9, '.', '_' "
                                                "and '-'",
@@ -266,17 +284,21 @@ class ClusterSteps:
         return max(newest, default=None)
 
     def _min_insync_replicas(self, topic: str) -> int | None:
+        value = self._config_value(_TOPIC_RESOURCE, topic, "min.insync.replicas") or ""
+        return int(value) if value.isdecimal() else None
+
+    def _config_value(self, resource_type: int, name: str, key: str, broker: Connection | None = None) -> str | None:
+        """Return a setting of a topic or a broker; None where we may not know it. A broker tells only of itself."""
         try:
             body = self._ask(ApiKeys.DESCRIBE_CONFIGS, lambda _version: {"resources": [
-                {"resource_type": _TOPIC_RESOURCE, "resource_name": topic,
-                 "configuration_keys": ["min.insync.replicas"]}]})
+                {"resource_type": resource_type, "resource_name": name, "configuration_keys": [key]}]}, broker)
         except KafkaError:
             return None
         for result in body["results"]:
             for entry in result["configs"]:
-                if entry["name"] == "min.insync.replicas" and (entry["value"] or "").isdecimal():
-                    return int(entry["value"])
-        return None  # not allowed to know
+                if entry["name"] == key:
+                    return str(entry["value"] or "")
+        return None
 
 
 def _newest_record_question(topic: str | None, index: int) -> Callable[[int], Mapping[str, Any]]:

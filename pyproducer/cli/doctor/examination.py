@@ -102,7 +102,7 @@ def _examine(config: ProducerConfig, client: BlockingClient, topic: str | None, 
         for step in (TOPIC, PARTITIONS, AUTHORIZATION):
             report.skip(step, _NO_TOPIC)
     else:
-        described = steps.topic(metadata, topic)
+        described = steps.topic(metadata, topic, leaders)
         if described is not None:
             steps.partitions(metadata, described, topic)
             steps.authorization(described, topic)
@@ -121,6 +121,8 @@ def _examine(config: ProducerConfig, client: BlockingClient, topic: str | None, 
         leader = leaders.get(described["partitions"][0]["leader_id"])
     if any(line.status is Status.FAIL for line in report.lines):
         report.skip(ROUND_TRIP, "what failed comes first")
+    elif writes and topic is not None and described is None:
+        report.skip(ROUND_TRIP, f"{topic}: there is none, and the record would make it")
     elif writes and topic is not None:
         write_one(config, topic, timeout_ms, clock, report)
     elif leader is not None:

@@ -213,8 +213,8 @@ def absence_after(answers: list[tuple[int, int]], *, brokers: int = 2) -> KafkaE
 def test_absence_when_two_brokers_say_so_or_the_only_one_then_it_is_believed(brokers, asked):
     error = absence_after([(5000 * number, node_id) for node_id in asked for number in range(3)], brokers=brokers)
     assert isinstance(error, UnknownTopicOrPartitionError)
-    assert (f"Topic 'late' was not known to {len(asked)} broker(s) for 10000 ms: create it, or correct its name; without "
-            "Describe or Write on it, too, brokers say so.") in str(error)
+    assert (f"Topic 'late' was not known to {len(asked)} broker(s) for 10000 ms: create it, or correct its name; "
+            "without Describe or Write on it, too, brokers say so.") in str(error)
 
 
 def test_absence_when_one_broker_of_several_says_so_then_it_is_not_believed():
