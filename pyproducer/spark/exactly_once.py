@@ -13,10 +13,8 @@ Source:  ours. Nothing here loads the two phases, which need a client, before a 
 
 from __future__ import annotations
 
-import functools
 import itertools
 import logging
-import marshal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -24,17 +22,16 @@ from typing import TYPE_CHECKING, Any
 
 from pyproducer.common.errors import ConfigError, IllegalStateError, KafkaError
 from pyproducer.spark.driver_log import say
+from pyproducer.spark.running_digest import RunningDigest
 from pyproducer.spark.task_numbers import TaskNumbers, this_task
 
 if TYPE_CHECKING:
     from pyproducer.spark.pool import Lent
     from pyproducer.spark.settings import SinkSettings
     from pyproducer.spark.sink import KafkaSink
-    from pyproducer.twophase import Plan, RowsDigest, TaskOutcome, TaskTransaction, TwoPhase, Work
+    from pyproducer.twophase import Plan, TaskOutcome, TaskTransaction, TwoPhase, Work
 
 ID, TOPIC, ON_LOST, START = "exactly.once.id", "exactly.once.topic", "exactly.once.on.lost", "exactly.once.start"
-_DIGESTED = ("key", "value", "topic")
-_WITHOUT_REFERENCES = 2  # from version 3 on the bytes depend on which objects are the same ones
 
 _WRITTEN: dict[tuple[str, str], tuple[str, int]] = {}
 """On the driver, by brokers and id: the run of a query, and the micro-batch it has committed last. Spark repeats a
@@ -186,7 +183,7 @@ def told_batch() -> tuple[int, str] | None:
     return int(batch_id), context.getLocalProperty("sql.streaming.queryId") or ""
 
 
-def send_once(sink: KafkaSink, plan: Plan, parts: Iterable[Any], digest_of: Callable[[Any, RowsDigest], RowsDigest],
+def send_once(sink: KafkaSink, plan: Plan, parts: Iterable[Any], add: Callable[[RunningDigest, Any], None],
               send: Send, batch_id: int | None = None) -> Told:
     """Write the rows of one task in a transaction, and prepare it; or, where they are written already, only read them.
 
@@ -194,7 +191,7 @@ def send_once(sink: KafkaSink, plan: Plan, parts: Iterable[Any], digest_of: Call
         sink: Whose task it is.
         plan: Of the micro-batch.
         parts: Rows, or record batches.
-        digest_of: Adds one of these to a digest.
+        add: Adds one of these to a digest.
         send: Sends them with a producer.
         batch_id: Number of the micro-batch; None has Spark tell it.
 
@@ -204,7 +201,7 @@ def send_once(sink: KafkaSink, plan: Plan, parts: Iterable[Any], digest_of: Call
         LostTransactionsError: The rows of a repeated batch are others. The transaction is aborted.
         KafkaError: A row was not stored. The transaction is aborted.
     """
-    from pyproducer.twophase import RowsDigest, TaskOutcome
+    from pyproducer.twophase import TaskOutcome
 
     told_id, query_id = told_batch() or (None, "")
     batch_id = told_id if batch_id is None else batch_id
@@ -212,12 +209,11 @@ def send_once(sink: KafkaSink, plan: Plan, parts: Iterable[Any], digest_of: Call
         raise IllegalStateError(f"{ID} is set, and Spark does not tell this task which micro-batch it belongs to")
     task = this_task()
     work = plan.work(max(task.spark_partition, 0), batch_id, query_id)
-    digest = RowsDigest()
+    running = RunningDigest(sink.topic)
 
     def digested() -> Iterator[Any]:
-        nonlocal digest
         for part in parts:
-            digest = digest_of(part, digest)
+            add(running, part)
             yield part
 
     iterator = digested()
@@ -226,12 +222,12 @@ def send_once(sink: KafkaSink, plan: Plan, parts: Iterable[Any], digest_of: Call
             with ExitStack() as stack:
                 lent, transaction = _begun(sink, work, stack)
                 numbers = send(itertools.chain((first,), iterator), lent)
-                outcome = transaction.prepare(digest)
+                outcome = transaction.prepare(running.digest)
             return sink.tell(replace(numbers, is_exactly_once=True)), outcome
     for _ in iterator:
         pass
-    work.ensure_same(digest)
-    return sink.tell(replace(task, is_exactly_once=True)), TaskOutcome.of(work, digest=digest)
+    work.ensure_same(running.digest)
+    return sink.tell(replace(task, is_exactly_once=True)), TaskOutcome.of(work, digest=running.digest)
 
 
 def _begun(sink: KafkaSink, work: Work, stack: ExitStack) -> tuple[Lent, TaskTransaction]:
@@ -254,28 +250,3 @@ def _begun(sink: KafkaSink, work: Work, stack: ExitStack) -> tuple[Lent, TaskTra
 def _transaction(work: Work, lent: Lent) -> TaskTransaction:
     producer: Any = lent.producer  # it was made with a transactional.id
     return work.transaction(producer)
-
-
-def digest_of_batch(batch: Any, digest: RowsDigest) -> RowsDigest:
-    """Add the rows of a record batch to a digest: keys, values and topics, as they would be sent to another process."""
-    names = [name for name in _DIGESTED if name in batch.schema.names]
-    return digest.plus(memoryview(batch.select(names).serialize()), batch.num_rows) if batch.num_rows else digest
-
-
-def digest_of_row(row: Any, digest: RowsDigest) -> RowsDigest:
-    """Add a row to a digest: its key, value and topic, or all cells where it has no names.
-
-    Columns that are not sent may be others when a batch is repeated. To marshal a bytearray, which Spark 4.0 has for
-    binary columns, is bytes, too.
-    """
-    names = getattr(row, "__fields__", None)
-    cells = tuple(row) if names is None else tuple([row[place] for place in _digested_places(tuple(names))])
-    try:
-        return digest.plus(marshal.dumps(cells, _WITHOUT_REFERENCES))
-    except ValueError:  # headers, timestamps
-        return digest.plus(repr(cells).encode())
-
-
-@functools.lru_cache(maxsize=64)  # rows come one by one, and have the same names
-def _digested_places(names: tuple[str, ...]) -> tuple[int, ...]:
-    return tuple(names.index(name) for name in _DIGESTED if name in names)

@@ -21,17 +21,11 @@ from pyproducer.common.errors import ConfigError
 from pyproducer.spark.arrow import send_record_batches
 from pyproducer.spark.columns import HEADERS_TYPE, TIMESTAMP_COLUMN, ColumnContract
 from pyproducer.spark.driver_account import DriverAccount, TaskAccount
-from pyproducer.spark.exactly_once import (
-    Told,
-    digest_of_batch,
-    digest_of_row,
-    ensure_at_least_once,
-    run_batch,
-    send_once,
-)
+from pyproducer.spark.exactly_once import Told, ensure_at_least_once, run_batch, send_once
 from pyproducer.spark.foreach_writer import ForeachWriter
 from pyproducer.spark.pool import Lent, ProducerPool
 from pyproducer.spark.rows import field_names, send_rows
+from pyproducer.spark.running_digest import RunningDigest
 from pyproducer.spark.schema import check_schema
 from pyproducer.spark.session import active_context, again_count, described, query_run, warn_of_copies
 from pyproducer.spark.settings import SinkSettings, guarded
@@ -273,7 +267,7 @@ class KafkaSink:
             return send_rows(itertools.chain((first,), iterator), lent.producer, self.contract_of(first), lent.window,
                              is_typed=self._has_schema)
 
-        return send_once(self, plan, rows, digest_of_row, send)
+        return send_once(self, plan, rows, RunningDigest.add_row, send)
 
     def send_record_batches_once(self, plan: Plan, batches: Iterable[Any]) -> Told:
         """Send the record batches of one task of a stream exactly once; see exactly_once.py.
@@ -288,7 +282,8 @@ class KafkaSink:
         def send(batches: Iterable[Any], lent: Lent) -> TaskNumbers:
             return send_record_batches(batches, lent.producer, self.topic, lent.window, timestamp_name=timestamp_name)
 
-        return send_once(self, plan, (batch for batch in batches if batch.num_rows), digest_of_batch, send, batch_id)
+        return send_once(self, plan, (batch for batch in batches if batch.num_rows), RunningDigest.add_batch, send,
+                         batch_id)
 
     def tell(self, numbers: TaskNumbers) -> TaskNumbers:
         """Tell the worker's log and the driver what a task did, and return it."""

@@ -4,7 +4,7 @@ It is kept as offsets of consumer groups, whose metadata are text of 4,096 bytes
 decision that is longer goes on in further groups, all of one transaction.
 
     group       offset       metadata
-    P           batch        {"query":"...","more":1,"tasks":[[task,producer id,epoch,rows,checksum],...]}
+    P           batch        {"form":2,"query":"...","more":1,"tasks":[[task,producer id,epoch,rows,checksum],...]}
     P.d1        batch        [[task,producer id,epoch,rows,checksum],...]
 
 Road:    two_phase -> [decision] -> TxnOffsetCommit, OffsetFetch
@@ -21,6 +21,8 @@ from typing import NamedTuple
 METADATA_BYTES = 4096
 _HEAD_BYTES = 60  # of the first text, beside the query's id and the tasks
 NO_BATCH = -1
+FORM = 2
+"""Of what is above, and of the checksums: equal rows have equal ones in decisions of one form alone."""
 
 
 class DecidedTask(NamedTuple):
@@ -57,7 +59,7 @@ class Decision(NamedTuple):
     def texts(self, limit_bytes: int = METADATA_BYTES) -> list[str]:
         """Return it as texts, none of which is longer than the limit."""
         pieces = list(_pieces(self.tasks, limit_bytes - _HEAD_BYTES - len(json.dumps(self.query_id))))
-        first = {"query": self.query_id, "more": len(pieces) - 1, "tasks": pieces[0]}
+        first = {"form": FORM, "query": self.query_id, "more": len(pieces) - 1, "tasks": pieces[0]}
         return [json.dumps(each, separators=(",", ":")) for each in (first, *pieces[1:])]
 
     @classmethod
@@ -72,12 +74,17 @@ def more_texts(first: str) -> int:
     """Return how many texts follow the first.
 
     Raises:
-        ValueError: It is none of ours.
+        ValueError: It is none of ours, or one of another form.
     """
     try:
-        return int(json.loads(first)["more"])
+        told = json.loads(first)
+        count = int(told["more"])
     except (KeyError, TypeError, ValueError) as cause:
-        raise ValueError(f"this is no decision: {first[:200]!r}") from cause
+        raise ValueError(f"this is no decision: {first[:200]!r}. Is it a consumer's?") from cause
+    if told.get("form") != FORM:
+        raise ValueError("this is a decision of another version of pyproducer, which makes checksums of rows "
+                         "otherwise: have that one commit what it decided.")
+    return count
 
 
 def _pieces(tasks: Sequence[DecidedTask], room_bytes: int) -> Iterator[list[DecidedTask]]:

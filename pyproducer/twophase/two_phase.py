@@ -271,8 +271,8 @@ class TwoPhase:
         try:
             more_groups = [f"{self._prefix}.d{number + 1}" for number in range(more_texts(first or ""))]
         except ValueError as error:
-            raise KafkaError(f"the group {self._prefix!r} has an offset for {place}, and {error}. Is it a "
-                             "consumer's? Use another exactly.once.id") from error
+            raise KafkaError(f"the group {self._prefix!r} has an offset for {place}, and {error} Use another "
+                             "exactly.once.id") from error
         more = client.fetch_offsets(more_groups, place, is_stable=waits) if more_groups else []
         texts = [each[place] for each in more if place in each]
         if len(texts) < len(more_groups) or any(text.offset != batch_id for text in texts):

@@ -12,11 +12,11 @@ from pyproducer.common.errors import ConfigError, IllegalStateError
 from pyproducer.record.layout import ProducerIdAndEpoch
 from pyproducer.spark import ColumnError, KafkaSink, RowsFailedError, TaskNumbers, WriteNumbers, exactly_once
 from pyproducer.spark import sink as sink_module
-from pyproducer.spark.exactly_once import digest_of_row
 from pyproducer.spark.pool import ProducerPool
+from pyproducer.spark.running_digest import RunningDigest
 from pyproducer.spark.settings import SinkSettings
 from pyproducer.transaction.prepared_transaction import PreparedTransaction
-from pyproducer.twophase import DecidedTask, Decision, LostTransactionsError, Plan, RefusedBatchError, RowsDigest
+from pyproducer.twophase import DecidedTask, Decision, LostTransactionsError, Plan, RefusedBatchError
 from tests.unit.spark.doubles import FakeProducer, FakeRow
 
 ONCE = {"bootstrap.servers": "a:9092", "exactly.once.id": "shop"}
@@ -128,11 +128,10 @@ def test_task_when_it_has_rows_then_it_prepares_them_with_a_marker(made: list[Tr
     assert outcome.prepared == PreparedTransaction("shop.p0", 8, 1, has_offsets=True)
     assert (outcome.digest.row_count, outcome.query_id) == (2, "3f0c")
     assert pickle.loads(pickle.dumps(outcome)) == outcome
-    # Binary columns are bytearrays on Spark 4.0.
-    again = RowsDigest()
+    running = RunningDigest("orders")
     for row in rows:
-        again = digest_of_row([bytearray(cell) if cell else cell for cell in row], again)
-    assert again == outcome.digest
+        running.add_row(row)
+    assert running.digest == outcome.digest
 
 
 def test_task_when_it_has_no_rows_then_it_opens_nothing(made: list[TransactionalFake]) -> None:
@@ -165,7 +164,9 @@ def test_task_when_an_attempt_of_this_process_is_still_open_then_another_produce
 def test_task_when_its_batch_is_decided_then_it_only_reads_and_looks_at_the_rows_where_some_are_lost(
         made: list[TransactionalFake]) -> None:
     rows = [FakeRow(value=b"1")]
-    decided = Decision(0, "3f0c", (DecidedTask(0, 8, 1, *digest_of_row(rows[0], RowsDigest())),))
+    running = RunningDigest("orders")
+    running.add_row(rows[0])
+    decided = Decision(0, "3f0c", (DecidedTask(0, 8, 1, *running.digest),))
     for lost in ([], [1]):
         plan = Plan("shop", "orders", PLAN.driver, decided, frozenset(lost))
         assert sink().send_rows_once(plan, rows)[1].prepared is None

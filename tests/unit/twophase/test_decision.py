@@ -34,3 +34,10 @@ def test_decision_when_one_text_is_nearly_full_then_the_next_task_goes_on_in_ano
 def test_more_texts_when_a_consumer_wrote_it_then_it_is_no_decision(text: str) -> None:
     with pytest.raises(ValueError, match="this is no decision"):
         more_texts(text)
+
+
+@pytest.mark.parametrize("form", ["", '"form":1,', '"form":3,'])
+def test_more_texts_when_another_version_wrote_it_then_its_checksums_are_compared_with_none(form: str) -> None:
+    """Equal rows would pass for others, and the advice is to go on without them."""
+    with pytest.raises(ValueError, match="a decision of another version of pyproducer, which makes checksums of rows"):
+        more_texts(f'{{{form}"query":"3f0c","more":0,"tasks":[[0,8,1,20,1724681180]]}}')
