@@ -150,8 +150,9 @@ class Producer:
             self._most_bytes = 1024 * number_of(props, 2**20, "queue.buffering.max.kbytes", least=1)
             for name in ("queue.buffering.max.messages", "queue.buffering.max.kbytes"):
                 props.pop(name, None)
-            # Batches and futures take more than values do, and BufferError is to come before send() waits for memory.
-            props.setdefault("buffer.memory", 2 * self._most_bytes + 1024 * self._most)
+            # Batches and futures take more than values do, and BufferError is to come before send() waits for memory:
+            # also for records of a topic that is not known yet, which have a quarter of it.
+            props.setdefault("buffer.memory", 4 * (2 * self._most_bytes + 1024 * self._most))
             translate(props)
             self._anew: Callable[[], ours.KafkaProducer[bytes, bytes]] = lambda: ours.KafkaProducer(props)
             producer = self._anew()

@@ -213,6 +213,24 @@ def test_queue_when_its_bytes_are_used_up_then_buffer_error(client: Client, brok
     assert broker.log_end_offsets(TOPIC)[0] == 5
 
 
+def test_queue_when_nobody_answers_then_buffer_error_and_no_call_waits(client: Client, opened: Opened) -> None:
+    """Records of a topic that is not known yet have a quarter of buffer.memory, and produce() waited for more of it
+    until others had timed out, five minutes by default."""
+    reports = Reports()
+    with reserved_port() as port:
+        producer = opened(client, {"bootstrap.servers": f"127.0.0.1:{port}", "queue.buffering.max.kbytes": 1000,
+                                   "queue.buffering.max.messages": 20, "message.timeout.ms": 15_000,
+                                   "on_delivery": reports})
+        for _ in range(10):
+            producer.produce(TOPIC, b"v" * 100_000, partition=0)
+        with pytest.raises(BufferError):
+            producer.produce(TOPIC, b"v" * 100_000, partition=0)
+        producer.poll(0)
+        assert reports.all == [], "none has timed out meanwhile"
+        producer.purge()
+        producer.flush(GIVE_UP_S)
+
+
 def test_record_when_nobody_answers_then_it_is_timed_out_and_the_message_says_the_same(client: Client,
                                                                                        opened: Opened) -> None:
     reports = Reports()
