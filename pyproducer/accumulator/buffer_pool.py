@@ -7,9 +7,6 @@ Source:  Java BufferPool (4.1). Differs from Java: counts bytes and keeps no fre
          Counted is what a batch may grow to, the batch itself and its records' futures (partition.py), which
          are more than the bytes of small records. Not counted are callbacks, and compressed copies of what is counted.
 
-A part of it (PartPool) is for some holders only, with a line of its own: who waits for the part stands in no other, so
-that records for a topic that nobody knows do not stop those for the topics beside it. What it holds counts in both.
-
 Held is what the batches in the partitions' lists have reserved: entering a list and being charged is one step, so a
 caller who is interrupted anywhere (Ctrl-C) has charged nothing that is in no list. Between the two writes of that step
 the pool is dirty, and whoever finds it so counts the lists.
@@ -27,7 +24,7 @@ from typing import Protocol, TypeVar
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.clock import Clock
 from pyproducer.common.errors import BufferExhaustedError
-from pyproducer.common.waiting import release_in_child
+from pyproducer.common.waiting import Waiters, release_in_child
 
 # A caller who was rung in time may come to look so much later, on a machine that is busy; after that he is gone.
 _LATEST_MS = 1000
@@ -67,14 +64,14 @@ class LoopWaitError(Exception):
     """There is no memory now, and it is an event loop that asks: a task may wait for it. Never shown.
 
     Attributes:
-        pool: What has too little.
         size_bytes: How much is wanted.
+        door: Rung when it is worth to ask again; None where the caller waits in the line for memory.
     """
 
-    def __init__(self, message: str, pool: BufferPool, size_bytes: int) -> None:
+    def __init__(self, message: str, size_bytes: int, door: Waiters | None) -> None:
         super().__init__(message)
-        self.pool = pool
         self.size_bytes = size_bytes
+        self.door = door
 
 
 class BufferPool:
@@ -91,13 +88,11 @@ class BufferPool:
         why: Says what keeps records from being stored, for errors; "" where nothing is known.
     """
 
-    _is_dirty: bool = False  # a step is in the middle, or was left there
-
     def __init__(self, total_bytes: int, clock: Clock, life: Life = UNOWNED, *,
                  count_held: Callable[[], int], on_exhausted: Callable[[], None] = lambda: None,
                  max_block_ms: int | None = None, why: Callable[[], str] = str) -> None:
         self.total_bytes = total_bytes
-        self.why = why
+        self._why = why
         self._max_block_ms = max_block_ms
         self._count_held = count_held
         self._on_exhausted = on_exhausted
@@ -106,7 +101,7 @@ class BufferPool:
         # Guards all fields below; taken after a partition's lock, never before.
         self.lock: RLock = life.locks.rlock()
         self._held_bytes = 0
-        self._parts: list[PartPool] = []
+        self._is_dirty = False  # a step is in the middle, or was left there
         # Weakly: who was interrupted and could not leave his place is gone with it.
         self._waiters: deque[weakref.ref[Place]] = deque()
         self._closed = False
@@ -150,11 +145,6 @@ class BufferPool:
             self._end(batch.reserved_bytes)
             return True
 
-    def has_room(self, size_bytes: int, place: Place | None) -> bool:
-        """Whether it is a caller's turn, and there is enough; what is above `total_bytes` has room alone."""
-        with self.lock:
-            return self._has_room(size_bytes, place)
-
     def extend(self, batch: Holder, more_bytes: int) -> bool:
         """Have a batch in a list reserve more, if there is enough and nobody waits; it is never waited for."""
         with self.lock:
@@ -192,13 +182,33 @@ class BufferPool:
             giver.reserved_bytes = 0
             self._end(more_bytes)
 
+    def hand_over(self, givers: Sequence[Holder], taker: H, takers: Holders[H]) -> None:
+        """Put a holder into a list; it takes over what others have, which then have nothing.
+
+        Args:
+            givers: They stay in their lists.
+            taker: What it reserves is the sum of theirs.
+            takers: Where it is appended.
+        """
+        with self.lock:
+            self._begin()
+            takers.append(taker)
+            for giver in givers:
+                giver.reserved_bytes = 0
+            self._end(0)
+
+    def rearrange(self, change: Callable[[], object]) -> None:
+        """Have lists changed, or what is reserved there, where that happens rarely: after it they are counted."""
+        with self.lock:
+            self._is_dirty = True
+            change()
+
     def take_out(self, holder: H, holders: Holders[H]) -> None:
         """Take a holder that has nothing any more out of its list, while nobody counts the lists."""
         with self.lock:
             holders.remove(holder)
 
-    def enter(self, size_bytes: int, max_block_ms: int, since_ms: int | None = None,
-              cell: Bell | None = None, *, is_counted: bool = True) -> Place:
+    def enter(self, size_bytes: int, max_block_ms: int, since_ms: int | None = None, cell: Bell | None = None) -> Place:
         """Begin to wait for memory; `leave` must follow, whatever happens.
 
         Args:
@@ -206,23 +216,40 @@ class BufferPool:
             max_block_ms: Longest wait in ms; 0 means do not wait.
             since_ms: When that began; None for now.
             cell: What is opened when it is worth to ask again, where nobody sleeps in it; None for one of our own.
-            is_counted: Whether the time goes into `waited_ms`: not where the caller waits in another line, too.
 
         Raises:
             BufferExhaustedError: A callback cannot wait: it runs on the thread that gives memory back. Not sent.
             LoopWaitError: An event loop cannot wait either. Not sent.
         """
-        if cell is None and self._life.loop.is_here:
+        if cell is None:
+            self.ensure_may_wait(size_bytes, self.describe())
+        return Place(self, size_bytes, max_block_ms, self._clock.now_ms() if since_ms is None else since_ms,
+                     self._life.locks.cell() if cell is None else cell)
+
+    def ensure_may_wait(self, size_bytes: int, held: str, door: Waiters | None = None) -> None:
+        """Do nothing where the caller may sleep until there is memory; `held` says for errors what uses it.
+
+        Raises:
+            BufferExhaustedError: A callback cannot wait: it runs on the thread that gives memory back. Not sent.
+            LoopWaitError: An event loop cannot wait either. Not sent.
+        """
+        if self._life.loop.is_here:
             raise LoopWaitError(f"No {size_bytes} bytes of buffer.memory are free, and an event loop does not wait for "
-                                f"them: {self.describe()}. Await send(), which waits for its turn, or raise "
-                                "buffer.memory", self, size_bytes)
+                                f"them: {held}. Await send(), which waits for its turn, or raise buffer.memory",
+                                size_bytes, door)
         if self._life.is_on_sender_thread:
             raise BufferExhaustedError(
                 f"No {size_bytes} bytes of buffer.memory are free, and a callback cannot wait for them: it runs on the "
-                f"producer's own thread, which gives memory back: {self.describe()}. Send from another thread, or "
-                "raise buffer.memory")
-        return Place(self, size_bytes, max_block_ms, self._clock.now_ms() if since_ms is None else since_ms,
-                     self._life.locks.cell() if cell is None else cell, is_counted=is_counted)
+                f"producer's own thread, which gives memory back: {held}. Send from another thread, or raise "
+                "buffer.memory")
+
+    def exhausted(self, size_bytes: int, max_block_ms: int, held: str) -> BufferExhaustedError:
+        """Return the error of a caller who waited for so many ms in vain; `held` says what uses the memory."""
+        setting_ms = max_block_ms if self._max_block_ms is None else self._max_block_ms
+        left = "" if setting_ms <= max_block_ms else f", of which {max_block_ms} ms were left in this call"
+        return BufferExhaustedError(
+            f"No {size_bytes} bytes of buffer.memory became free within max.block.ms = {setting_ms} ms{left}: "
+            f"{held}{self._why()}. Send more slowly, or raise buffer.memory or max.block.ms")
 
     def close(self) -> None:
         """Refuse new callers and wake those who wait; memory may still be given back."""
@@ -245,15 +272,10 @@ class BufferPool:
         self._held_bytes += more_bytes
         self._is_dirty = False
 
-    def _count(self) -> None:
-        """Count the lists, after whoever was interrupted in the middle of a step. With the lock held."""
-        for pool in (self, *self._parts):
-            pool._held_bytes = pool._count_held()
-        self._is_dirty = False
-
     def _available(self) -> int:
-        if self._is_dirty:
-            self._count()
+        if self._is_dirty:  # count the lists, after whoever was interrupted in the middle of a step
+            self._held_bytes = self._count_held()
+            self._is_dirty = False
         return self.total_bytes - self._held_bytes
 
     def _first(self) -> Place | None:
@@ -292,123 +314,17 @@ class BufferPool:
                 f"acknowledged yet, and {self.queued_count} callers wait")
 
 
-class PartPool(BufferPool):
-    """At most so many bytes of a whole; a holder above that is let in when there is no other.
-
-    Both have one lock, and what changes both is one step of the whole.
-
-    Args:
-        whole: The producer's memory.
-        total_bytes: The part.
-        clock: For deadlines.
-        life: The producer's.
-        count_held: Counts what the part's lists hold, in bytes.
-    """
-
-    def __init__(self, whole: BufferPool, total_bytes: int, clock: Clock, life: Life = UNOWNED, *,
-                 count_held: Callable[[], int]) -> None:
-        super().__init__(total_bytes, clock, life, count_held=count_held, why=whole.why)
-        self.whole = whole
-        self.lock: RLock = whole.lock
-        whole._parts.append(self)
-
-    @property
-    def _is_dirty(self) -> bool:  # one flag, the whole's
-        return self.whole._is_dirty
-
-    @_is_dirty.setter
-    def _is_dirty(self, is_dirty: bool) -> None:
-        self.whole._is_dirty = is_dirty
-
-    def charge(self, batch: H, batches: Holders[H], place: Place | None = None,
-               place_in_whole: Place | None = None) -> bool:
-        """Put a holder into a list and take its memory, if it is its turn and there is enough, in part and whole.
-
-        Args:
-            batch: What reserves the memory.
-            batches: Where it is appended.
-            place: The caller's among those who wait for the part, or None.
-            place_in_whole: The same for the whole.
-
-        Raises:
-            IllegalStateError: The producer was closed, or died. Not sent.
-        """
-        with self.lock:
-            return self.whole._has_room(batch.reserved_bytes, place_in_whole) and super().charge(batch, batches, place)
-
-    def release(self, batch: H, batches: Holders[H]) -> None:
-        """Take a holder out of its list and give its memory back."""
-        with self.lock:
-            super().release(batch, batches)
-            self.whole._ring_first()
-
-    def hand_over(self, givers: Sequence[Holder], taker: H, takers: Holders[H]) -> None:
-        """Put a holder outside of the part into a list; it takes over what some inside have, which then have nothing.
-
-        Args:
-            givers: They stay in their lists.
-            taker: What it reserves is the sum of theirs.
-            takers: Where it is appended.
-        """
-        with self.lock:
-            self._begin()
-            takers.append(taker)
-            for giver in givers:
-                self._held_bytes -= giver.reserved_bytes
-                giver.reserved_bytes = 0
-            self.whole._end(0)
-            self._ring_first()
-
-    def forget(self, holders: Sequence[Holder]) -> None:
-        """Have holders hold nothing: another has taken over what they had, and an exception ended that half way."""
-        with self.lock:
-            held_bytes = sum(holder.reserved_bytes for holder in holders)
-            self._begin()
-            for holder in holders:
-                holder.reserved_bytes = 0
-            self._end(-held_bytes)
-
-    def move(self, holder: H, holders: Holders[H], to: Holders[H]) -> None:
-        """Take a holder out of one list of the part into another, while nobody counts the lists."""
-        with self.lock:
-            self._begin()
-            to.append(holder)
-            holders.remove(holder)
-            self._end(0)
-
-    def end_move(self, holder: H, holders: Holders[H]) -> None:
-        """Take a holder that is in another list of the part, too, out of the one that it was to leave."""
-        with self.lock:
-            self._begin()
-            holders.remove(holder)
-            self._end(-holder.reserved_bytes)  # it was counted in both
-
-    def _end(self, more_bytes: int) -> None:
-        self._held_bytes += more_bytes
-        self.whole._end(more_bytes)
-
-    def _count(self) -> None:
-        self.whole._count()
-
-    def describe(self) -> str:
-        """Say how much is held and who waits, for errors."""
-        return (f"{self.total_bytes - self.available_bytes} of {self.total_bytes} bytes, the part of buffer.memory "
-                f"for records whose topic or partition is not known yet, are used, and {self.queued_count} callers "
-                "wait")
-
-
 class Place:
     """A caller's place among those who wait for memory."""
 
     __slots__ = ("__weakref__", "_has_left", "_max_block_ms", "_pool", "_size_bytes", "cell", "deadline_ms")
 
-    def __init__(self, pool: BufferPool, size_bytes: int, max_block_ms: int, since_ms: int, cell: Bell, *,
-                 is_counted: bool = True) -> None:
+    def __init__(self, pool: BufferPool, size_bytes: int, max_block_ms: int, since_ms: int, cell: Bell) -> None:
         self._pool = pool
         self._size_bytes = size_bytes
         self._max_block_ms = max_block_ms
         self.deadline_ms: int = since_ms + max_block_ms
-        self._has_left: bool = not is_counted
+        self._has_left: bool = False
         self.cell: Bell = cell
         with pool.lock:
             pool._waiters.append(weakref.ref(self))
@@ -425,12 +341,7 @@ class Place:
         pool = self._pool
         left_ms = self.deadline_ms - pool._clock.now_ms()
         if left_ms <= 0:
-            setting_ms = self._max_block_ms if pool._max_block_ms is None else pool._max_block_ms
-            left = "" if setting_ms <= self._max_block_ms else (
-                f", of which {self._max_block_ms} ms were left in this call")
-            raise BufferExhaustedError(
-                f"No {self._size_bytes} bytes of buffer.memory became free within max.block.ms = {setting_ms} "
-                f"ms{left}: {pool.describe()}{pool.why()}. Send more slowly, or raise buffer.memory or max.block.ms")
+            raise pool.exhausted(self._size_bytes, self._max_block_ms, pool.describe())
         pool._clock.wait(self.cell, left_ms / 1000)  # type: ignore[arg-type]  # one of our own
 
     @property

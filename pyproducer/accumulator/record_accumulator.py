@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from pyproducer.accumulator.append_result import AppendResult, AppendRowsResult
 from pyproducer.accumulator.batch_state import WAITING, BatchState, move
-from pyproducer.accumulator.buffer_pool import BufferPool, LoopWaitError, Place
+from pyproducer.accumulator.buffer_pool import BufferPool, Place
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.partition import FUTURE_BYTES, Partition
 from pyproducer.accumulator.partition_sequence import PartitionSequence, SequenceEvent
@@ -99,7 +99,7 @@ class RecordAccumulator:
             at all.
         in_flight_bytes: What one node's requests in flight hold at most: batches grow only as long as each partition
             that is busy has a share of it.
-        pool: buffer.memory.
+        pool: See the attribute.
         compressor: Of closed batches.
         retry_backoff: How long a batch waits before another attempt.
         clock: For the time a batch was opened.
@@ -114,6 +114,7 @@ class RecordAccumulator:
         busy: The partitions that hold batches, and for a moment one that does not any more: what the sender looks at in
             each turn. Whoever brings one meanwhile rings the sender. Written here only, with the partition's lock held.
         largest_batch_bytes: See the argument.
+        pool: buffer.memory.
         codec_lines: What is written of batches that could not be compressed.
     """
 
@@ -133,7 +134,7 @@ class RecordAccumulator:
         self._largest_uncompressed_bytes = largest_uncompressed_bytes or batch_size_bytes
         self._linger_ms = linger_ms
         self._delivery_timeout_ms = delivery_timeout_ms
-        self._pool = pool
+        self.pool: BufferPool = pool
         self._compressor = compressor
         self._retry_backoff = retry_backoff
         self._clock = clock
@@ -146,8 +147,7 @@ class RecordAccumulator:
         self.codec_lines: LimitedLog = LimitedLog(log, "%d more batches, of %d records, went out uncompressed")
         self.busy: dict[Partition, None] = {}
         # The records that are in no batch yet; see producer/waiting_room.py.
-        self.waiting: WaitingRecords = WaitingRecords(pool, pool.total_bytes // _WAITING_SHARE, clock, life,
-                                                      self._is_in_list)
+        self.waiting: WaitingRecords = WaitingRecords(pool, pool.total_bytes // _WAITING_SHARE, life, self._is_in_list)
         self.is_closed: bool = False
         self._on_linger_ended = on_linger_ended
         self.lingers_for_waiters = lingers_for_waiters
@@ -192,7 +192,7 @@ class RecordAccumulator:
         batch = self._new_batch(owner, max(self._batch_size_bytes, size_bytes), like_this, self._batch_size_bytes)
         future = batch.append(record)
         assert future is not None, "the first record of a batch always has room"
-        if not self._pool.charge(batch, owner.batches, place):
+        if not self.pool.charge(batch, owner.batches, place):
             return batch.reserved_bytes
         return AppendResult(future, batch, batch.open.is_full, True)
 
@@ -217,7 +217,7 @@ class RecordAccumulator:
         more_bytes = new_limit_bytes - limit_bytes
         # For records like those that it has.
         more_futures = batch.future_count * more_bytes // (batch.open.size_bytes - HEADER_SIZE_BYTES)
-        if not self._pool.extend(batch, more_bytes + FUTURE_BYTES * more_futures):
+        if not self.pool.extend(batch, more_bytes + FUTURE_BYTES * more_futures):
             return False
         batch.grown_future_count += more_futures
         batch.full_bytes = min(batch.full_bytes, batch.open.size_bytes)  # it would have been sealed
@@ -265,7 +265,7 @@ class RecordAccumulator:
                 return AppendRowsResult(count, last, last.open.is_full, False)
         limit_bytes = rows.batch_size_bytes
         estimated_bytes = self._estimated_bytes(owner)
-        share_bytes = min(self._in_flight_bytes, self._pool.total_bytes // BATCHES_OF_ROWS) // (1 + len(self.busy))
+        share_bytes = min(self._in_flight_bytes, self.pool.total_bytes // BATCHES_OF_ROWS) // (1 + len(self.busy))
         if not self.has_split and estimated_bytes <= share_bytes:
             limit_bytes = max(limit_bytes, estimated_bytes)
         size_bytes = max(limit_bytes, rows.chunk.size_upper_bound(rows.order[start]))
@@ -273,7 +273,7 @@ class RecordAccumulator:
         count = batch.append_rows(rows, start, end)
         if start + count < end:
             batch.seal()
-        if not self._pool.charge(batch, owner.batches, place):
+        if not self.pool.charge(batch, owner.batches, place):
             return batch.reserved_bytes
         return AppendRowsResult(count, batch, batch.open.is_full, True)
 
@@ -304,7 +304,7 @@ class RecordAccumulator:
             IllegalStateError: The sender thread has a lock that the call needs: one of `locks`, or memory's. Not sent.
         """
         life = self._life
-        if life.is_on_sender_thread and any(map(is_owned, (*locks, self._pool.lock, self.waiting.lock))):
+        if life.is_on_sender_thread and any(map(is_owned, (*locks, self.pool.lock, self.waiting.lock))):
             raise life.calls.nested(call)
 
     def _append(self, partition: Partition, attempt: Callable[[Place | None], Appended | int],
@@ -327,7 +327,7 @@ class RecordAccumulator:
                         result.batch.story.memory_ms = place.waited_ms
                     return result
                 if place is None:
-                    place = self._pool.enter(result, max_block_ms)
+                    place = self.pool.enter(result, max_block_ms)
                 place.wait()
         finally:
             if place is not None:
@@ -338,7 +338,7 @@ class RecordAccumulator:
         """Make a batch that takes so many bytes; see Partition.bookkeeping_bytes. With the partition's lock held."""
         self.busy[partition] = None  # first: a partition without batches does no harm there
         # Never more than there is: what fits alone must not wait for ever for what is kept beside it.
-        reserved_bytes = min(size_bytes + partition.bookkeeping_bytes(first_future_count), self._pool.total_bytes)
+        reserved_bytes = min(size_bytes + partition.bookkeeping_bytes(first_future_count), self.pool.total_bytes)
         batch = ProducerBatch(partition.topic_partition, created_ms=self._clock.now_ms(),
                               write_limit_bytes=limit_bytes, reserved_bytes=reserved_bytes, life=self._life)
         if partition.batches:
@@ -357,7 +357,7 @@ class RecordAccumulator:
     def close(self) -> None:
         """Refuse records from now on; those accepted are still sent."""
         self.is_closed = True
-        self._pool.close()
+        self.pool.close()
         self.waiting.close()
         # A caller that saw is_closed False holds its partition's lock until its record is in a batch. Taking each lock
         # once makes sure that such a record is visible to whoever drains after close().
@@ -388,7 +388,7 @@ class RecordAccumulator:
         """
         for partition in list(self._partitions.values()):
             release_in_child(partition.lock)
-        self._pool.on_forked()
+        self.pool.on_forked()
         self.waiting.on_forked()
         for batch in self.batches():
             batch.on_forked()
@@ -479,7 +479,7 @@ class RecordAccumulator:
 
     def _is_hurried(self) -> bool:
         """Whether nothing lingers: the producer closes, or callers wait for memory."""
-        return self.is_closed or (self._linger_ms > 0 and self._pool.queued_count > 0)
+        return self.is_closed or (self._linger_ms > 0 and self.pool.queued_count > 0)
 
     def _wait_ms(self, batches: list[ProducerBatch], first: ProducerBatch, now_ms: int, *, is_hurried: bool) -> int:
         """Return how long the first waiting batch of a partition lingers, or backs off, from now on; 0 when it may go.
@@ -608,7 +608,7 @@ class RecordAccumulator:
         """Put the parts of a batch behind it, let the futures look there, let it go; each step may be done again."""
         partition = self._partitions[batch.topic_partition]
         with partition.lock:
-            self._pool.hand_down(batch, batch.parts, partition.batches)  # the shares of its parts sum to what it had
+            self.pool.hand_down(batch, batch.parts, partition.batches)  # the shares of its parts sum to what it had
         batch.hand_over()
         batch.story.is_told = True  # how it ended is told by its parts
         self.finish(batch)
@@ -623,7 +623,7 @@ class RecordAccumulator:
                 last.seal()
             self.busy[partition] = None
             self._ledger.waited_outside(batch.story, self._clock.now_ms())
-            self.waiting.memory.hand_over(records, batch, partition.batches)
+            self.pool.hand_over(records, batch, partition.batches)
 
     def on_suspended(self, slept_ms: int) -> None:
         """The machine slept for so long, and its clock with it: it is so much longer ago that batches were sent."""
@@ -677,7 +677,7 @@ class RecordAccumulator:
                     partition.last_future_count = batch.record_count - batch.row_count - batch.grown_future_count
                 self._ledger.on_end(batch.story, batch.topic_partition, batch.encoded, batch.record_count,
                                     batch.attempts, batch.open.size_bytes, batch.result.failure is None)
-                self._pool.release(batch, batches)
+                self.pool.release(batch, batches)
             if not batches:
                 self.busy.pop(partition, None)  # it is looked at no more
 
@@ -724,25 +724,10 @@ class RecordAccumulator:
             return aborted
         return aborted + self.waiting.fail_all(lambda topic: error if explain is None else explain(topic, None))
 
-    def pool_that_lacks(self, why: LoopWaitError) -> BufferPool:
-        """Return whose memory a postponed record waits for: the whole's where its part has enough."""
-        part = self.waiting.memory
-        is_whole = why.pool is part and part.has_room(why.size_bytes, None)
-        return part.whole if is_whole else why.pool
-
     @property
     def compresses(self) -> bool:
         """Whether batches are compressed."""
         return self._compressor.codec_id != 0
-
-    @property
-    def whole_pool(self) -> BufferPool:
-        """All of buffer.memory."""
-        return self._pool
-
-    def describe_memory(self) -> str:
-        """Say how much memory is held, for errors."""
-        return self._pool.describe()
 
     def batches(self) -> list[ProducerBatch]:
         """Return every batch that is not done, in order of each partition; a LATE one, too."""

@@ -18,20 +18,21 @@ from __future__ import annotations
 
 from _thread import RLock
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Union
 
-from pyproducer.accumulator.buffer_pool import BufferPool, PartPool
+from pyproducer.accumulator.buffer_pool import BufferPool
 from pyproducer.accumulator.failure import Failure
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES
 from pyproducer.accumulator.produce_result import ProduceRequestResult, fail_future, move_future
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.serialized_record import SerializedRecord
-from pyproducer.common.clock import NEVER_MS, Clock
+from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
 from pyproducer.common.errors import KafkaError, told_as_not_sent
-from pyproducer.common.waiting import release_in_child
+from pyproducer.common.waiting import Waiters, release_in_child
 from pyproducer.hotpath import HEADER_SIZE_BYTES, FutureRecordMetadata
 from pyproducer.record.layout import NO_TIMESTAMP
 
@@ -140,20 +141,29 @@ class WaitingRecords:
     """All queues of a producer.
 
     Args:
-        whole: The producer's memory.
-        memory_bytes: The part of it for them.
-        clock: For those who wait for it.
+        pool: The producer's memory.
+        limit_bytes: So much of it is for them; above it are at most those who looked just before.
         life: The producer's.
         is_in_list: Whether a batch is in its partition's list.
+
+    Attributes:
+        door: Rung when records have left, and at the end: who found the limit reached waits here.
+        has_left: Whether records left since the door was rung; the sender thread's.
+        waited_ms: How long callers have waited there in all.
     """
 
-    def __init__(self, whole: BufferPool, memory_bytes: int, clock: Clock, life: Life,
+    def __init__(self, pool: BufferPool, limit_bytes: int, life: Life,
                  is_in_list: Callable[[ProducerBatch], bool]) -> None:
-        self.memory: PartPool = PartPool(whole, memory_bytes, clock, life, count_held=self.held_bytes)
+        self._pool = pool
+        self.limit_bytes = limit_bytes
         self._life = life
         self._is_in_list = is_in_list
         self.lock: RLock = life.locks.rlock()  # reentrant only so that a fork finds out whose it is
         self.queues: dict[Key, WaitingQueue] = {}
+        self.door: Waiters = Waiters(life.locks.cell)
+        self.has_left: bool = False
+        self.waited_ms: int = 0
+        self._most_bytes = 0  # they hold so much at most; see has_room
 
     def has_any(self) -> bool:
         """Whether a record is here."""
@@ -169,12 +179,42 @@ class WaitingRecords:
         return [record.outcome for record in self._all()] if self.queues else []
 
     def held_bytes(self) -> int:
-        """Return what they have reserved, counted; with the pool's lock held, under which they come and go."""
+        """Return what they have reserved, counted."""
         return sum(record.reserved_bytes for record in self._all()) if self.queues else 0
 
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether a record is within the limit, as one that is alone here always is.
+
+        What comes is added up, also if it does not come after all; what leaves is not taken off. So once the sum is
+        above the limit they are counted.
+        """
+        with self.lock:
+            if self._most_bytes + size_bytes > self.limit_bytes:
+                self._most_bytes = self.held_bytes()
+                if self._most_bytes and self._most_bytes + size_bytes > self.limit_bytes:
+                    return False
+            self._most_bytes += size_bytes
+            return True
+
+    def add_wait(self, waited_ms: int) -> None:
+        """Count how long a caller has waited at the door."""
+        with self.lock:
+            self.waited_ms += waited_ms
+
+    def describe(self) -> str:
+        """Say how much is held and who waits, for errors."""
+        return (f"{self.held_bytes()} of {self.limit_bytes} bytes, the part of buffer.memory for records whose topic "
+                f"or partition is not known yet, are used, and {len(self.door)} callers wait")
+
+    def open_door(self) -> None:
+        """Let who waits look, if records have left. Thread: the sender's."""
+        if self.has_left:
+            self.has_left = False
+            self.door.ring()
+
     def close(self) -> None:
-        """Let nobody in any more; when it returns, whoever was let in is in a queue."""
-        self.memory.close()
+        """Wake who waits to come in; when it returns, whoever was let in is in a queue."""
+        self.door.ring()
         with self.lock:
             pass
 
@@ -195,11 +235,11 @@ class WaitingRecords:
         for queue in queues:
             if queue.partition is None:
                 for record in of_partitions.intersection(list(queue.records)):  # one, in the middle of `move_to`
-                    self.memory.end_move(record, queue.records)
+                    self._pool.rearrange(partial(queue.records.remove, record))
             records = list(queue.records)
             moved = [record for record in records if record.batch is not None and self._is_in_list(record.batch)]
             if moved:  # the list is what counts: of their charges some may be theirs still
-                self.memory.forget(moved)
+                self._pool.rearrange(partial(_take_charges, moved))
             for record in records:
                 if record.is_moved:
                     self.let_go(queue, record)
@@ -227,7 +267,8 @@ class WaitingRecords:
         if record.future._result is record.outcome:
             move_future(record.future, batch.result, record.index)
         record.outcome.split((batch.result,))
-        self.memory.whole.take_out(record, queue.records)
+        self._pool.take_out(record, queue.records)
+        self.has_left = True
 
     def fail(self, queue: WaitingQueue, record: WaitingRecord, error: KafkaError) -> None:
         """Fail a record: its callback is told, then those who wait; then its memory comes back.
@@ -247,7 +288,8 @@ class WaitingRecords:
         self._life.tally.failed(failure, record.outcome)
         fail_future(record.future, error_for(0))
         record.outcome.notify()
-        self.memory.release(record, queue.records)
+        self._pool.release(record, queue.records)
+        self.has_left = True
         if self._life.is_forked:  # by a callback: in the child the sender thread goes no further, see IoThread
             raise SystemExit
 
@@ -259,7 +301,8 @@ class WaitingRecords:
                 partition_queue = self.queues[queue.topic, partition] = WaitingQueue(
                     queue.topic, partition, queue.opened_ms)
             partition_queue.expect(record)
-        self.memory.move(record, queue.records, partition_queue.records)
+        self._pool.rearrange(partial(_move, record, queue.records, partition_queue.records))
+        self.has_left = True  # the queue that it was in
 
     def remove_if_empty(self, queue: WaitingQueue) -> bool:
         """Have later records go past, if nobody waits here; one step against whoever enters."""
@@ -279,7 +322,18 @@ class WaitingRecords:
                 self.fail(queue, queue.records[0], error)
                 failed += 1
             self.remove_if_empty(queue)
+        self.open_door()
         return failed
 
     def _all(self) -> list[WaitingRecord]:
         return [record for queue in list(self.queues.values()) for record in list(queue.records)]
+
+
+def _move(record: WaitingRecord, records: deque[WaitingRecord], to: deque[WaitingRecord]) -> None:
+    to.append(record)
+    records.remove(record)
+
+
+def _take_charges(records: Sequence[WaitingRecord]) -> None:
+    for record in records:
+        record.reserved_bytes = 0

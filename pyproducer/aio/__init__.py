@@ -6,10 +6,10 @@
         await producer.flush()
 
 What a thread would sleep for a task awaits: metadata in the waiting room, as everywhere; memory in a line of its own,
-or that of the waiting room's part of it, first come, first served (memory_lines.py); outcomes by the loop's inbox,
-which wakes it once for all records of an answer. So it is with flush(), partitions_for() and what waits for a
-transaction's coordinator (task_bell.py): a task that is cancelled leaves nothing behind. send_batch(), which encodes,
-runs on a thread, one call after the other; and close() on one of its own (threads.py).
+first come, first served, where records of a topic that is not known do not stop others (memory_lines.py); outcomes by
+the loop's inbox, which wakes it once for all records of an answer. So it is with flush(), partitions_for() and what
+waits for a transaction's coordinator (task_bell.py): a task that is cancelled leaves nothing behind. send_batch(),
+which encodes, runs on a thread, one call after the other; and close() on one of its own (threads.py).
 
 Road:    task -> [AsyncKafkaProducer] -> KafkaProducer -> ...
 Thread:  the event loop's, from the first use on; the sender thread puts what it tells into the loop's inbox.

@@ -129,7 +129,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         self._inbox: LoopInbox | None = None
         self._lines = MemoryLines(self._producer)
         self._threads = Threads(f"kafka-producer-aio | {self.client_id}")
-        self._pave(self._producer._runtime.record_sender.road, self._lines.whole, self._lines.topics_of_part)
+        self._pave(self._producer._runtime.record_sender.road, self._lines.lines)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], /, *, key_serializer: object = None,
@@ -468,7 +468,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             self._used, self._loop, self._inbox = runtime, loop, inbox
         life.loop.ident = get_ident()  # each time: a loop may run in another thread than before
         life.loop.inbox = self._inbox
-        self._pave(runtime.record_sender.road, self._lines.whole, self._lines.topics_of_part)
+        self._pave(runtime.record_sender.road, self._lines.lines)
         self._enter_loop(life.loop, self._loop.is_running)
         return self._inbox
 

@@ -86,6 +86,9 @@ class Waiters:
         self._make_cell = make_cell
         self._cells: set[weakref.ref[Cell]] = set()
 
+    def __len__(self) -> int:
+        return len(self._cells)
+
     def enter(self, own: Cell | None = None) -> Cell:
         """Return a cell that the next ring opens. Look whether the thing happened meanwhile before waiting in it.
 
@@ -95,6 +98,10 @@ class Waiters:
         cell = self._make_cell() if own is None else own
         self._cells.add(weakref.ref(cell, self._cells.discard))
         return cell
+
+    def leave(self, cell: Cell) -> None:
+        """Have a cell not opened, whose caller waits no more; again is no error."""
+        self._cells.discard(weakref.ref(cell))
 
     def ring(self) -> None:
         """Open the cells of all who wait, once."""

@@ -582,16 +582,14 @@ cdef class AsyncProducerBase:
 
     cdef Road road
     cdef object line
-    cdef object topics_in_line
     cdef object loop_side
     cdef object loop_runs
     cdef object __weakref__
 
-    def _pave(self, Road road not None, line, topics_in_line):
+    def _pave(self, Road road not None, line):
         """Say where records go, and what has something in it where tasks wait for memory."""
         self.road = road
         self.line = line
-        self.topics_in_line = topics_in_line
         self.loop_side = None  # until it enters a loop
 
     def _enter_loop(self, loop_side, loop_runs):
@@ -618,7 +616,7 @@ cdef class AsyncProducerBase:
         return self.at_once(topic, value, key, partition, timestamp, headers, on_completion)
 
     cdef object at_once(self, topic, value, key, partition, timestamp, headers, on_completion):
-        if not self.is_at_home() or on_completion is not None or self.line or self.topics_in_line:
+        if not self.is_at_home() or on_completion is not None or self.line:
             return None
         if not PyUnicode_CheckExact(topic) and (value is not None or type(topic) is not self.road.record_class):
             return None

@@ -411,13 +411,12 @@ class AsyncProducerBase:
     Thread:  the event loop's.
     """
 
-    __slots__ = ("__weakref__", "_line", "_loop_runs", "_loop_side", "_road", "_topics_in_line")
+    __slots__ = ("__weakref__", "_line", "_loop_runs", "_loop_side", "_road")
 
-    def _pave(self, road: Road, line: Sized, topics_in_line: Sized) -> None:
+    def _pave(self, road: Road, line: Sized) -> None:
         """Say where records go, and what has something in it where tasks wait for memory."""
         self._road = road
         self._line = line
-        self._topics_in_line = topics_in_line
         self._loop_side: Any = None  # LoopSide of accumulator/loop_side.py
         self._loop_runs: Callable[[], bool] = bool
 
@@ -444,7 +443,7 @@ class AsyncProducerBase:
     def _send_at_once(self, topic: Any, value: Any, key: Any, partition: int | None, timestamp: Any, headers: Any,
                       on_completion: Any) -> Any:
         """Hand a record over, if it is plain; else return None."""
-        if (self._is_bound() and on_completion is None and not self._line and not self._topics_in_line
+        if (self._is_bound() and on_completion is None and not self._line
                 and (type(topic) is str or (value is None and type(topic) is self._road._record_class))):
             return self._road.send(topic, value, key, partition, timestamp, headers)
         return None

@@ -68,7 +68,7 @@ _ROWS = {(group, name): (kind, text) for group, name, kind, text in LOOKED_UP}
 def register_gauges(runtime: ProducerRuntime, login: Login | None, channel_builder: ChannelBuilder,
                     unconfirmed: UnconfirmedRecords) -> None:
     """Register all that is looked up when somebody asks."""
-    registry, pool, accumulator = runtime.registry, runtime.accumulator.whole_pool, runtime.accumulator
+    registry, pool, accumulator = runtime.registry, runtime.accumulator.pool, runtime.accumulator
     tally, waiting, metadata, clock = runtime.life.tally, runtime.accumulator.waiting, runtime.metadata, runtime.clock
 
     def gauge(name: str, read: Callable[[], float | None]) -> None:
@@ -80,7 +80,7 @@ def register_gauges(runtime: ProducerRuntime, login: Login | None, channel_build
     gauge("record-unretrieved-error-total", lambda: tally.unretrieved_count)
     gauge("buffer-total-bytes", lambda: pool.total_bytes)
     gauge("buffer-available-bytes", lambda: pool.available_bytes)
-    gauge("waiting-threads", lambda: pool.queued_count + waiting.memory.queued_count)
+    gauge("waiting-threads", lambda: pool.queued_count + len(waiting.door))
     gauge("requests-in-flight", lambda: runtime.wire.client.in_flight_request_count())
     gauge("metadata-age", lambda: metadata.age_ms(clock.now_ms()) / 1000)
     gauge("metadata-update-total", metadata.version)
@@ -103,7 +103,7 @@ def register_gauges(runtime: ProducerRuntime, login: Login | None, channel_build
         gauge("broker-certificate-expiry-time-ms", lambda: min(
             (1000 * row.certificate_ends_s for row in registry.nodes().values() if row.certificate_ends_s),
             default=None))
-    registry.buffer_wait_ms = lambda: pool.waited_ms + waiting.memory.waited_ms
+    registry.buffer_wait_ms = lambda: pool.waited_ms + waiting.waited_ms
     registry.history.watch(_Cpu(runtime.life).read_ms, registry.buffer_wait_ms)
     registry.live_topics(metadata.topics)
     registry.table(PARTITION, lambda: _partition_rows(runtime))

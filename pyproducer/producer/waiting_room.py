@@ -30,7 +30,7 @@ from pyproducer.common.cluster import Cluster, TopicPartition
 from pyproducer.common.errors import KafkaError, PartitionerError, told_as_not_sent
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.topic_name import ensure_topic_name
-from pyproducer.common.waiting import Waiters
+from pyproducer.common.waiting import Cell
 from pyproducer.hotpath import HEADER_SIZE_BYTES, FutureRecordMetadata
 
 log: SenderLog = sender_log(__name__)
@@ -90,7 +90,6 @@ class WaitingRoom:
         self._max_block_ms = max_block_ms
         self._count_failed = count_failed
         self._on_failed = on_failed
-        self._door = Waiters(life.locks.cell)  # who would enter a queue that is being emptied
         self._has_news = True  # somebody waits where the sender did not look yet; any thread says so, the sender looks
         # Sender thread only: what the last look at all queues was made by, and when the next is due without news.
         self._seen: tuple[Cluster, int, int] | None = None
@@ -141,42 +140,36 @@ class WaitingRoom:
             self._metadata.request_update_for_topic(topic, began_ms)
             self._wakeup_sender()
             raise not_known(self._metadata, topic, partition, self._limit)
-        self._wait_at_the_door(topic, max_block_ms)
-        waiting = WaitingRecord(record, self._life)
-        memory = self._waiting.memory
-        waiting.reserved_bytes = min(waiting.reserved_bytes, memory.whole.total_bytes)
+        waiting, pool = WaitingRecord(record, self._life), self._accumulator.pool
+        waiting.reserved_bytes = min(waiting.reserved_bytes, pool.total_bytes)
+        self._wait_while_leaving(topic, max_block_ms)
+        has_waited = self._wait_for_room(topic, partition, waiting.reserved_bytes, max_block_ms, began_ms)
         place: Place | None = None
-        place_in_whole: Place | None = None
         try:
             while True:
                 with self._waiting.lock:
                     self._accumulator.ensure_takes_records(record.within)
                     # With the lock: deadlines that are moved after this look, for nobody could run, find it here.
                     waiting.sent_ms = self._clock.now_ms()
-                    waiting.deadline_ms = min((waiting.sent_ms if place is None else began_ms) + max_block_ms,
+                    waiting.deadline_ms = min((began_ms if has_waited else waiting.sent_ms) + max_block_ms,
                                               waiting.sent_ms + self._delivery_timeout_ms)
                     queue = self._queue_to_wait_in(topic, partition, waiting.sent_ms)
                     if queue is None:
                         return None
                     is_first = queue.expect(waiting)
-                    is_in = memory.charge(waiting, queue.records, place, place_in_whole)
+                    is_in = pool.charge(waiting, queue.records, place)
                 if is_first:
                     self._tell_sender()  # also without memory: who comes next does not, for this one was first
                 if is_in:
                     break
                 if place is None:
-                    place = memory.enter(waiting.reserved_bytes, max_block_ms, began_ms)
-                elif place_in_whole is None and memory.has_room(waiting.reserved_bytes, place):
-                    place_in_whole = memory.whole.enter(waiting.reserved_bytes, max_block_ms, began_ms,
-                                                        is_counted=False)
+                    place, has_waited = pool.enter(waiting.reserved_bytes, max_block_ms, began_ms), True
                 else:
-                    (place_in_whole or place).wait()
+                    place.wait()
         except BaseException:
             self._tell_sender()  # Ctrl-C may leave a record that the sender was not told of
             raise
         finally:
-            if place_in_whole is not None:
-                place_in_whole.leave()
             if place is not None:
                 place.leave()
         return waiting.future
@@ -210,7 +203,35 @@ class WaitingRoom:
         del queues[key]
         return None
 
-    def _wait_at_the_door(self, topic: str, max_block_ms: int) -> None:
+    def _wait_for_room(self, topic: str, partition: int | None, size_bytes: int, max_block_ms: int,
+                       began_ms: int) -> bool:
+        """Wait at the door while the room holds as much as it may; return whether that took time.
+
+        Raises:
+            BufferExhaustedError: The time is over, or this is a callback. Not sent.
+            LoopWaitError: This is an event loop. Not sent.
+        """
+        waiting, pool = self._waiting, self._accumulator.pool
+        cell: Cell | None = None
+        try:
+            while not waiting.has_room(size_bytes) and self._must_wait(topic, partition) and (
+                    not self._accumulator.is_closed):
+                if cell is None:  # be there to be woken, and look again
+                    pool.ensure_may_wait(size_bytes, waiting.describe(), waiting.door)
+                    cell = waiting.door.enter()
+                    continue
+                now_ms = self._clock.now_ms()
+                if now_ms - began_ms >= max_block_ms:
+                    raise pool.exhausted(size_bytes, max_block_ms, waiting.describe())
+                self._clock.wait(cell, (began_ms + max_block_ms - now_ms) / 1000)
+                waiting.add_wait(self._clock.now_ms() - now_ms)
+                cell = waiting.door.enter()
+            return cell is not None
+        finally:
+            if cell is not None:
+                waiting.door.leave(cell)
+
+    def _wait_while_leaving(self, topic: str, max_block_ms: int) -> None:
         """Let the sender empty a queue of many records before more come in; else it might never be empty.
 
         The wait is short, and happens once for a record: the sender may run a callback that waits for this caller.
@@ -219,7 +240,7 @@ class WaitingRoom:
         if queue is None or not queue.is_leaving or (
                 self._life.is_on_sender_thread or self._life.loop.is_here):
             return
-        cell = self._door.enter()
+        cell = self._waiting.door.enter()
         if queue.is_leaving and self._waiting.queues.get(topic) is queue:
             self._clock.wait(cell, min(max_block_ms, _MOST_DOOR_MS) / 1000)
 
@@ -252,6 +273,7 @@ class WaitingRoom:
             share = max(1, _MOST_RECORDS_A_TURN // max(1, len(queues)))
             self._next_look_ms = now_ms + min((self._step(queue, now_ms, share) for queue in queues), default=NEVER_MS)
             self._seen = seen
+            self._waiting.open_door()
         return 0 if self._has_news else max(0, self._next_look_ms - now_ms)
 
     def _step(self, queue: WaitingQueue, now_ms: int, share: int) -> int:
@@ -263,9 +285,6 @@ class WaitingRoom:
         elif queue.records:
             self._ask(queue, now_ms)
         if self._waiting.remove_if_empty(queue):
-            if queue.is_leaving:
-                queue.is_leaving = False
-                self._door.ring()
             return NEVER_MS
         queue.is_leaving = is_known
         if is_known or queue.metadata_version < 0:  # the latter: who came while the others failed was not asked for

@@ -162,7 +162,7 @@ KEPT: tuple[Kept, ...] = (
          "queue.partition is None and self.is_waiting(queue.topic, partition)", "False",
          "A record overtakes those that wait for the same partition."),
     Kept("room-memory-is-lost", "accumulator/waiting_records.py",
-         "self.memory.release(record, queue.records)", "self.memory.whole.take_out(record, queue.records)",
+         "self._pool.release(record, queue.records)", "self._pool.take_out(record, queue.records)",
          "The memory of records that failed while they waited never comes back."),
     Kept("room-forgotten-at-close", "accumulator/record_accumulator.py",
          "return self.waiting.has_any()", "return False",

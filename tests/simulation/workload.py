@@ -270,7 +270,7 @@ class Workload:
         awaited = [record for record in self._undecided
                    if record.row is None and record.future is not None and not record.future.done()]
         for producer in self._producers:
-            pool = producer._runtime.accumulator.whole_pool
+            pool = producer._runtime.accumulator.pool
             if pool._is_dirty:
                 continue
             own = [record for record in awaited if self.producer_of(record.caller) is producer]

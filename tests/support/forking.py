@@ -357,7 +357,7 @@ def locks() -> list[bytes]:
     runtime = producer._runtime
     accumulator = runtime.accumulator
     held = [*(partition.lock for partition in accumulator._partitions.values()), accumulator.waiting.lock,
-            accumulator._pool.lock, runtime.metadata._lock, runtime.life._lock,
+            accumulator.pool.lock, runtime.metadata._lock, runtime.life._lock,
             *(built_in._lock for built_in in runtime.record_sender.partitioning.partitioner._by_topic.values())]  # type: ignore[attr-defined]
     are_held, may_go = threading.Event(), threading.Event()
 

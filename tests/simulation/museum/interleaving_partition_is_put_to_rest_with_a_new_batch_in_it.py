@@ -11,11 +11,11 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("accumulator/record_accumulator.py", """
-                self._pool.release(batch, batches)
+                self.pool.release(batch, batches)
             if not batches:
                 self.busy.pop(partition, None)  # it is looked at no more
 """, """
-                self._pool.release(batch, batches)
+                self.pool.release(batch, batches)
             is_empty = not batches
         if is_empty:
             with partition.lock:

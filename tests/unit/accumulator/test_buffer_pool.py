@@ -452,17 +452,6 @@ def test_pool_when_a_caller_is_a_little_late_then_the_turn_is_still_his() -> Non
     next_one.leave()
 
 
-def test_pool_when_a_caller_has_a_place_in_another_line_too_then_his_wait_counts_once() -> None:
-    clock = ManualClock()
-    pool = Pool(100, clock)
-    pool.allocate(100, 0)
-    place = pool.enter(50, 5000, is_counted=False)
-    clock.advance(300)
-    for _ in range(2):
-        place.leave()
-    assert pool.waited_ms == 0
-
-
 def test_pool_tells_how_long_callers_waited_also_those_who_got_nothing() -> None:
     clock = ManualClock()
     pool = Pool(100, clock)

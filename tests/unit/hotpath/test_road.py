@@ -113,7 +113,7 @@ def test_the_first_record_of_a_batch_when_no_memory_comes_fails_its_future_and_t
     sender, accumulator = make_sender()
     sender.road.send("t", b"v", key=b"k")
     sender._max_block_ms = 0
-    pool = accumulator._pool
+    pool = accumulator.pool
     assert pool.charge(SimpleNamespace(reserved_bytes=pool.available_bytes), [])
     told = []
     future = None
@@ -360,10 +360,10 @@ def test_copy_when_a_subclass_says_how_then_its_state_is_its_own(twin, base):
 class AsyncSender(hotpath.AsyncProducerBase):
     """Notes what is not plain."""
 
-    def __init__(self, road, line, topics):
+    def __init__(self, road, line):
         self.careful = []
         if road is not None:
-            self._pave(road, line, topics)
+            self._pave(road, line)
 
     def _send_with_care(self, *parts):
         self.careful.append(parts)
@@ -375,13 +375,13 @@ class LoopSide:
 
 def test_send_nowait_when_the_loop_runs_here_and_nobody_waits_then_the_record_takes_the_road_and_else_care():
     sender, accumulator = make_sender()
-    line, topics, runs, side = [], {}, [True], LoopSide()
-    one = AsyncSender(sender.road, line, topics)
+    line, runs, side = {}, [True], LoopSide()
+    one = AsyncSender(sender.road, line)
     parts = ("t", b"v", None, None, None, None, None)
     assert one.send_nowait("t", b"v") is None  # it belongs to no loop yet
     assert one.careful == [(None, *parts)]
     one._enter_loop(side, lambda: runs[0])
-    for is_in_the_way, goes in ((lambda: line.append(1), line.clear), (lambda: topics.update(t=1), topics.clear),
+    for is_in_the_way, goes in ((lambda: line.update(t=1), line.clear),
                                 (lambda: runs.__setitem__(0, False), lambda: runs.__setitem__(0, True)),
                                 (lambda: setattr(side, "ident", side.ident + 1),
                                  lambda: setattr(side, "ident", threading.get_ident())),
@@ -394,16 +394,16 @@ def test_send_nowait_when_the_loop_runs_here_and_nobody_waits_then_the_record_ta
         goes()
         assert type(one.send_nowait("t", b"v")) is hotpath.FutureRecordMetadata
         assert len(one.careful) == 1
-    assert accumulator.incomplete_record_count() == 5
+    assert accumulator.incomplete_record_count() == 4
     one.careful.clear()
     one.send_nowait("t", b"v", on_completion=print)
     record = ProducerRecord("t", b"v")
     one.send_nowait(record, print)
     assert one.careful == [(None, "t", b"v", None, None, None, None, print),
                            (None, record, print, None, None, None, None, None)]
-    assert accumulator.incomplete_record_count() == 5
+    assert accumulator.incomplete_record_count() == 4
     assert type(one.send_nowait(record)) is hotpath.FutureRecordMetadata
-    assert accumulator.incomplete_record_count() == 6
+    assert accumulator.incomplete_record_count() == 5
 
 
 def test_send_nowait_when_it_is_called_with_a_callback_then_it_belongs_to_the_loop_as_before(monkeypatch):
@@ -429,7 +429,7 @@ def test_send_nowait_when_the_road_returns_no_future_then_that_is_given_to_who_l
     sender, _ = make_sender()
     postponed = object()
     monkeypatch.setattr(sender, "append", lambda *_parts: postponed)
-    one = AsyncSender(sender.road, [], {})
+    one = AsyncSender(sender.road, {})
     one._enter_loop(LoopSide(), lambda: True)
     one.send_nowait("t", b"v", key=b"k", partition=1, timestamp=5 * 10**12, headers=[("a", b"1")])
     assert one.careful == [(postponed, "t", b"v", b"k", 1, 5 * 10**12, [("a", b"1")], None)]
@@ -437,7 +437,7 @@ def test_send_nowait_when_the_road_returns_no_future_then_that_is_given_to_who_l
 
 def test_send_nowait_when_the_producer_was_never_made_then_refused():
     with pytest.raises(RuntimeError, match="never made"):
-        AsyncSender(None, [], {}).send_nowait("t", b"v")
+        AsyncSender(None, {}).send_nowait("t", b"v")
 
 
 @pytest.mark.parametrize("headers", [[("a", b"1")], (5,), ((),), (("a",),), 5])

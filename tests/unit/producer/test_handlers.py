@@ -116,8 +116,7 @@ def strike(facades: Facades, call: str, handler: str, at: int) -> Strike:
         assert producer.send("t", b"after", partition=0).result(GIVE_UP_S).offset >= 100
     producer.close(GIVE_UP_S)
     assert facade.is_memory_whole()
-    memory = producer._runtime.accumulator.waiting.memory
-    assert memory.available_bytes == memory.total_bytes
+    assert producer._runtime.accumulator.waiting.held_bytes() == 0
     for end in struck.ends:
         if hasattr(end, "done"):
             assert end.done()
