@@ -16,6 +16,7 @@ from typing import Any
 from pyproducer.accumulator.life import Life
 from pyproducer.common.cluster import Cluster
 from pyproducer.common.errors import PartitionerError
+from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.hotpath import NO_HASH, Route
 from pyproducer.producer.partitioners import (
     OUR_PARTITIONERS,
@@ -26,6 +27,8 @@ from pyproducer.producer.partitioners import (
     RoundRobinPartitioner,
     UniformStickyPartitioner,
 )
+
+log: SenderLog = sender_log(__name__)
 
 _ROUTED = frozenset({Crc32Partitioner, DefaultPartitioner, Murmur2RandomPartitioner, RoundRobinPartitioner,
                      UniformStickyPartitioner})
@@ -42,19 +45,24 @@ class Partitioning:
 
     Attributes:
         partitioner: See the argument.
-        on_append: What the partitioner has, to be told of each record; None where it has nothing.
+        on_append: Tells the partitioner of a record that is in its batch; None where it has nothing for that. On the
+            sender thread.
         on_append_in_call: The same, in a call of a caller's.
     """
 
     def __init__(self, partitioner: Partitioner, life: Life) -> None:
         self.partitioner: Partitioner = partitioner
         self._raises = type(partitioner) not in OUR_PARTITIONERS  # ours raise nothing: there it comes from outside
-        self.on_append: Callable[..., None] | None = getattr(partitioner, "on_append", None)
-        self.on_append_in_call: Callable[..., None] | None = (
-            None if self.on_append is None else partial(self._ask, self.on_append))
         self._is_routed = type(partitioner) in _ROUTED
         self._partition = partitioner.partition
         self._life = life
+        on_append = getattr(partitioner, "on_append", None)
+        self.on_append: Callable[..., None] | None = None
+        self.on_append_in_call: Callable[..., None] | None = None
+        if on_append is not None:
+            self.on_append = partial(self._tell, BaseException, on_append)  # no signal arrives on that thread
+            tell = self._ask if self._is_routed else partial(self._tell, Exception)
+            self.on_append_in_call = partial(tell, on_append)
 
     @property
     def hears_each_record(self) -> bool:
@@ -104,6 +112,15 @@ class Partitioning:
 
     def _ask(self, ask: Callable[..., Any], *arguments: Any) -> Any:
         return self._life.calls.run("send()", ask, *arguments) if self._is_routed else ask(*arguments)
+
+    def _tell(self, caught: type[BaseException], on_append: Callable[..., object], *record: Any) -> None:
+        """Tell the application's partitioner of a record, which goes its way: what is raised is logged."""
+        try:
+            on_append(*record)
+        except caught:
+            if self._life.is_forked:  # in the child the sender thread goes no further, see IoThread
+                raise
+            log.exception("on_append of the partitioner raised")
 
     def _checked(self, partition: Any, topic: str, count: int) -> int:
         try:

@@ -59,7 +59,7 @@ class WaitingRoom:
         life: The producer's.
         wakeup_sender: Wakes the sender.
         choose_partition: Asks the partitioner, and checks what it says.
-        on_append: The partitioner's; told of each record.
+        on_append: Told of each record, for the partitioner; raises nothing.
         batch_size_bytes: batch.size.
         delivery_timeout_ms: delivery.timeout.ms.
         max_block_ms: max.block.ms.
@@ -379,7 +379,9 @@ class WaitingRoom:
             records.append(record)
             size_bytes += record.size_bytes
             last[partition] = records, size_bytes
-            self._tell_partitioner(record, partition, cluster, is_full=size_bytes >= self._batch_size_bytes)
+            if self._on_append is not None:
+                self._on_append(queue.topic, partition, record.size_bytes, cluster,
+                                size_bytes >= self._batch_size_bytes)
         for partition, records in batches:
             self._accumulator.take_over(self._batch_of(TopicPartition(queue.topic, partition), records), records)
         while queue.records and queue.records[0].is_moved:
@@ -392,7 +394,8 @@ class WaitingRoom:
             record.partition = self._choose_partition(topic, key, key_bytes, value, value_bytes, cluster, count)
             return None
         except BaseException as raised:  # the application's; no signal arrives on this thread
-            self._ensure_not_forked()
+            if self._life.is_forked:  # in the child the sender thread goes no further, see IoThread
+                raise
             if not isinstance(raised, KafkaError):  # what futures tell; ours may be without memory
                 error = PartitionerError(
                     f"The partitioner raised {raised!r} for a record for topic {record.serialized.topic!r}")
@@ -412,19 +415,6 @@ class WaitingRoom:
                 type(cause) is not self._logged_kind or now_ms - self._logged_ms >= _LOGGED_AGAIN_MS):
             self._logged_kind, self._logged_ms = type(cause), now_ms
             log.warning("%s", raised, exc_info=cause)
-
-    def _tell_partitioner(self, record: WaitingRecord, partition: int, cluster: Cluster, *, is_full: bool) -> None:
-        if self._on_append is None:
-            return
-        try:
-            self._on_append(record.serialized.topic, partition, record.size_bytes, cluster, is_full)
-        except BaseException:  # the application's; the record goes its way
-            self._ensure_not_forked()
-            log.exception("on_append of the partitioner raised")
-
-    def _ensure_not_forked(self) -> None:
-        if self._life.is_forked:  # in the child the sender thread goes no further, see IoThread
-            raise SystemExit
 
     def _batch_of(self, topic_partition: TopicPartition, records: Sequence[WaitingRecord]) -> ProducerBatch:
         """Build a sealed batch of records, on the memory that they have; their futures do not look into it yet."""

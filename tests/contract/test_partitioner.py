@@ -6,7 +6,7 @@ import traceback
 
 import pytest
 
-from pyproducer import PartitionerError
+from pyproducer import KafkaTimeoutError, PartitionerError, ProducerInterceptor
 from tests.contract.clusters import PARTITIONS, Cluster
 from tests.contract.conftest import Connect
 from tests.contract.witness import Witness, await_known, free_bytes
@@ -122,3 +122,35 @@ def test_partition_when_the_caller_gives_an_impossible_one_then_send_refuses(
         witness.send(0, partition=wrong)
     assert not witness.told
     assert not cluster.log(topic)
+
+
+@pytest.mark.parametrize(
+    "raised", [ValueError("in on_append"), KafkaTimeoutError("in on_append", phase="buffer"), MemoryError()],
+    ids=lambda raised: type(raised).__name__)
+@pytest.mark.parametrize("is_batch", [False, True], ids=["send", "send_batch"])
+def test_on_append_when_it_raises_then_that_is_logged_and_the_record_goes_its_way(
+        cluster: Cluster, topic: str, connect: Connect, caplog: pytest.LogCaptureFixture, raised: Exception,
+        is_batch: bool) -> None:
+    """send() raised it, or returned a future that said "not sent", and the record was stored all the same."""
+    class Watching(Fixed):
+        def on_append(self, *appended: object) -> None:
+            raise raised
+
+    class Counting(ProducerInterceptor):
+        def on_acknowledgement(self, metadata: object, exception: BaseException | None) -> None:
+            heard.append(exception)
+
+    heard: list[object] = []
+    told: list[object] = []
+    producer = connect(partitioner_class=Watching(0), interceptor_classes=[Counting()])
+    await_known(producer, topic)
+    if is_batch:
+        metadata = producer.send_batch(topic, [b"1", b"2"]).result(GIVE_UP_S)
+        assert (list(metadata.offsets), metadata.errors) == ([0, 1], {})
+    else:
+        for value in (b"1", b"2"):
+            producer.send(topic, value, on_completion=lambda _, error: told.append(error)).result(GIVE_UP_S)
+        assert told == [None, None]
+    assert heard == [None, None]
+    assert [record.value for record in cluster.log(topic)] == [b"1", b"2"]
+    assert caplog.text.count("on_append of the partitioner raised") == 2

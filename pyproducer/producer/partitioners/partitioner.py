@@ -33,7 +33,8 @@ def any_number() -> int:
 class Partitioner(Protocol):
     """Chooses partitions.
 
-    It may also have `on_append(topic, partition, size_bytes, cluster, batch_is_full)` and `close()`.
+    It may also have `close()`, and `on_append(topic, partition, size_bytes, cluster, batch_is_full)`, which is told of
+    each record that is in a batch; what that raises is logged, and the record goes its way.
     """
 
     def partition(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None,

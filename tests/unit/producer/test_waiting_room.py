@@ -14,6 +14,7 @@ import pytest
 
 from pyproducer.accumulator.batch_state import BatchState
 from pyproducer.accumulator.buffer_pool import Place
+from pyproducer.accumulator.life import UNOWNED
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.client.metadata import MetadataRequest
 from pyproducer.common.error_codes import ErrorCode
@@ -32,6 +33,8 @@ from pyproducer.common.errors import (
 from pyproducer.common.waiting import is_owned
 from pyproducer.hotpath import FutureRecordMetadata
 from pyproducer.producer import waiting_room
+from pyproducer.producer.partitioners import RoundRobinPartitioner
+from pyproducer.producer.partitioning import Partitioning
 from tests.support.patience import GIVE_UP_S
 from tests.support.serialized import record_of
 from tests.support.stopped_caller import stop_at_a_look
@@ -312,11 +315,12 @@ def test_partitioner_when_it_wants_to_know_then_it_is_told_of_each_record_and_wh
         caplog: pytest.LogCaptureFixture) -> None:
     told: list[Any] = []
 
-    def on_append(topic: str, partition: int, size_bytes: int, _cluster: object, is_full: bool) -> None:
-        told.append((topic, partition, size_bytes, is_full))
-        raise SystemExit
+    class Watching(RoundRobinPartitioner):
+        def on_append(self, topic: str, partition: int, size_bytes: int, _cluster: object, is_full: bool) -> None:
+            told.append((topic, partition, size_bytes, is_full))
+            raise SystemExit
 
-    producer = stepped(on_append=on_append, batch_size=61 + 2 * 80)
+    producer = stepped(on_append=Partitioning(Watching(), UNOWNED).on_append, batch_size=61 + 2 * 80)
     futures = [producer.enter(b"v" * 59, partition=0) for _ in range(3)]
     producer.tell(1)
     producer.turn()
