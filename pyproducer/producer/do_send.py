@@ -325,8 +325,9 @@ class RecordSender:
     def switch(self, topic: str) -> None:
         """Choose another sticky partition for a topic."""
         cluster = self._routes.cluster
-        # The record is in its batch: where a newer snapshot has no partition to go on with, that is the next one's.
-        if cluster.table(topic).count:
+        # The record is in its batch, so nothing is refused: where a newer snapshot has no partition to go on with, or
+        # this is a signal's handler in the middle of a call, the next record switches.
+        if cluster.table(topic).count and not self._life.calls.is_nested:
             self.partitioning.switch(topic, cluster)
 
     def failed(self, error: Exception, topic: str, partition: int | None,

@@ -238,6 +238,30 @@ def test_close_when_a_wait_was_interrupted_twice_and_its_traceback_is_kept_then_
     assert kept
 
 
+def test_send_when_a_handler_calls_it_in_the_middle_of_a_done_callback_then_what_is_refused_is_not_sent(
+        facades: Facades) -> None:
+    """The record was in its batch when it was refused: the sticky partition had got enough, and was to be left."""
+    facade = facades(**{"partitioner.class": "org.apache.kafka.clients.producer.UniformStickyPartitioner",
+                        "batch.size": 1000, "linger.ms": 0})
+    facade.know()
+    facade.broker.holds = True
+    taken, refused = [], []
+    for number in range(100):
+        plain, in_handler = b"%d" % number, b"%d" % number + b"v" * 400
+        facade.producer.send("t", plain)
+        taken.append(plain)
+        try:
+            with facade.life.futures_lock:  # where add_done_callback() is
+                facade.producer.send("t", in_handler)
+            taken.append(in_handler)
+        except IllegalStateError:
+            refused.append(in_handler)
+    facade.broker.holds = False
+    facade.producer.flush(GIVE_UP_S)
+    assert sorted(record.value or b"" for record in facade.broker.records) == sorted(taken)
+    assert refused
+
+
 @pytest.mark.parametrize("kind", ["record", "columns"])
 def test_wait_for_several_when_a_handler_calls_it_in_the_middle_of_a_call_then_it_is_refused_and_no_lock_stays(
         facades: Facades, kind: str) -> None:
