@@ -242,7 +242,9 @@ if not TYPE_CHECKING:  # which would take any name for one of ours
 
     def __getattr__(name: str) -> object:
         if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            from pyproducer.producer.mistakes import NAMES, no_name
+
+            raise no_name(__name__, name, NAMES)
         home = _LATER[name]
         module = import_module(home)
         # All that are at home there: annotations of one name another.

@@ -533,6 +533,7 @@ _ELSEWHERE = {
     "get": "await send(...) waits; send_nowait(...) returns a future, which can be awaited",
     "list_topics": "await partitions_for(topic) gives a topic's partitions; admin calls are an admin client's",
     "purge": "await close(0) fails what is not done",
+    "client": "await check(timeout) connects; await partitions_for(topic) tells of a topic",
 }
 
 

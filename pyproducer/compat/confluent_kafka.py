@@ -25,7 +25,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
 from types import SimpleNamespace
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pyproducer as ours
 from pyproducer.compat.confluent_messages import (
@@ -40,9 +40,21 @@ from pyproducer.compat.confluent_messages import (
     refused,
 )
 from pyproducer.compat.librdkafka_settings import MOST, number_of, translate
+from pyproducer.producer.mistakes import no_name
 
 __all__ = ["TIMESTAMP_CREATE_TIME", "TIMESTAMP_LOG_APPEND_TIME", "TIMESTAMP_NOT_AVAILABLE", "KafkaError",
            "KafkaException", "Message", "OnDelivery", "Producer"]
+
+_CONSUMER = "it is no producer's: keep confluent_kafka's, beside this Producer"
+_SERIALIZING = ("call the serializers yourself, produce(topic, value=serialize(value, context)), or use "
+                "pyproducer.KafkaProducer with key.serializer and value.serializer")
+_NAMES = {
+    "SerializingProducer": _SERIALIZING, "avro": _SERIALIZING,
+    **dict.fromkeys((
+        "Consumer", "DeserializingConsumer", "TopicPartition", "ConsumerGroupTopicPartitions", "admin",
+        "schema_registry", "serialization", "OFFSET_BEGINNING", "OFFSET_END", "OFFSET_INVALID", "OFFSET_STORED"),
+        _CONSUMER),
+}
 
 _log: logging.Logger = logging.getLogger(__name__)
 
@@ -54,6 +66,11 @@ _CLOSED = ("Producer has been closed, or was never made, where a subclass does n
 
 OnDelivery = Callable[["KafkaError | None", Message], object]
 """What may be given as on_delivery."""
+
+if not TYPE_CHECKING:  # which would take any name for one of ours
+
+    def __getattr__(name: str) -> NoReturn:
+        raise no_name(__name__, name, _NAMES)
 
 
 class _Told:

@@ -44,6 +44,15 @@ else:
 class Producer(Protocol[K_contra, V_contra]):
     """Takes records for a Kafka cluster; what its methods do is said by KafkaProducer's."""
 
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *arguments: object, **named: object) -> object:  # noqa: D102 - nobody is to call it
+            if cls._is_protocol:  # confluent-kafka's Producer has this name
+                raise TypeError(f"{cls.__name__} is a Protocol, for annotations: make a KafkaProducer; "
+                                "confluent-kafka's Producer is pyproducer.compat.confluent_kafka.Producer")
+            new = super().__new__
+            return new(cls) if new is object.__new__ else new(cls, *arguments, **named)
+
     @overload
     def send(self, record: ProducerRecord, /, on_completion: OnCompletion | None = None) -> FutureRecordMetadata: ...
 

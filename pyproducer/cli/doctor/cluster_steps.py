@@ -151,7 +151,7 @@ class ClusterSteps:
             return described
         create = (f"create it: kafka-topics --create --topic {topic}; or correct its name; without Describe or Write "
                   "on it, too, brokers say so")
-        auto_creates = "false"
+        auto_creates: str | None = "false"
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             for node_id, broker in reached.items():
                 auto_creates = self._config_value(_BROKER_RESOURCE, str(node_id), _AUTO_CREATE, broker)

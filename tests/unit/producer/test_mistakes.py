@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +16,9 @@ from unittest import mock
 
 import pytest
 
-from pyproducer import ConfigError, KafkaProducer, ProducerRecord, RecordTooLargeError
+from pyproducer import ConfigError, KafkaProducer, Producer, ProducerRecord, RecordTooLargeError, TransactionalProducer
 from pyproducer.aio import AsyncKafkaProducer
+from pyproducer.producer.mistakes import NAMES
 from pyproducer.testing import MockProducer
 from tests.support.patience import GIVE_UP_S
 from tests.unit.producer.facade import MESSAGE_TOO_LARGE, Facade, Facades
@@ -45,6 +47,8 @@ class Reports:
     (lambda: KafkaProducer(bootstrap_servers="localhost:9092"), TypeError,  # type: ignore[call-overload]
      r"bootstrap_servers= is no argument: settings are a dict .*'bootstrap.servers'"),
     (lambda: KafkaProducer(), TypeError, "got nothing"),  # type: ignore[call-overload]
+    (lambda: AsyncKafkaProducer(PROPS, loop=None), TypeError,  # type: ignore[call-overload]
+     "loop= is no argument: an AsyncKafkaProducer belongs to the event loop that uses it first"),
     (lambda: KafkaProducer({}), ConfigError, "name at least one broker"),
     *((lambda props=props: KafkaProducer({**PROPS, **props}), ConfigError, words) for props, words in [
         ({"debug": "all"}, r"Leave it out: logging.getLogger\('pyproducer'\)"),
@@ -70,11 +74,63 @@ def test_constructor_when_misused_then_it_says_what_to_write(make: Callable[[], 
         make()
 
 
+@pytest.mark.parametrize(("module", "name", "words"), [
+    ("pyproducer", "AsyncKafkaProducer", r"it is in pyproducer\.aio$"),
+    ("pyproducer", "EmbeddedBroker", r"it is in pyproducer\.broker$"),
+    ("pyproducer", "MockProducer", r"it is in pyproducer\.testing$"),
+    ("pyproducer", "read_topic", r"it is in pyproducer\.testing$"),
+    ("pyproducer", "KafkaSink", r"it is in pyproducer\.spark$"),
+    ("pyproducer", "KafkaConsumer", "there is no consumer here"),
+    ("pyproducer", "AIOKafkaProducer", r"pyproducer\.aio\.AsyncKafkaProducer$"),
+    ("pyproducer", "AdminClient", "there is no admin client here"),
+    ("pyproducer.compat.confluent_kafka", "Consumer", "keep confluent_kafka's"),
+    ("pyproducer.compat.confluent_kafka", "TopicPartition", "keep confluent_kafka's"),
+    ("pyproducer.compat.confluent_kafka", "serialization", "keep confluent_kafka's"),
+    ("pyproducer.compat.confluent_kafka", "SerializingProducer", "call the serializers yourself"),
+])
+def test_module_when_asked_for_a_name_of_elsewhere_then_it_says_where(module: str, name: str, words: str) -> None:
+    """An ImportError said that there is none, and not where to look."""
+    with pytest.raises(ImportError, match=rf"^cannot import name '{name}' from '{module}': .*{words}"):
+        exec(f"from {module} import {name}")
+    here = importlib.import_module(module)
+    assert not hasattr(here, name)
+    with pytest.raises(AttributeError, match=words):
+        getattr(here, name)
+
+
+@pytest.mark.parametrize("module", ["pyproducer", "pyproducer.compat.confluent_kafka"])
+def test_module_when_nobody_has_the_name_then_the_import_error_is_pythons(module: str) -> None:
+    with pytest.raises(ImportError, match=rf"^cannot import name 'NoSuchName' from '{module}' \("):
+        exec(f"from {module} import NoSuchName")
+
+
+def test_names_when_they_are_said_to_be_in_another_module_then_they_are() -> None:
+    told = {name: words.removeprefix("it is in ") for name, words in NAMES.items() if words.startswith("it is in ")}
+    for name, home in told.items():
+        if home != "pyproducer.spark":  # which needs Spark
+            assert hasattr(importlib.import_module(home), name)
+    assert len(told) >= 6
+
+
+def test_producer_when_made_as_confluents_then_it_names_what_to_make() -> None:
+    """It said that Protocols cannot be instantiated."""
+    for protocol in (Producer, TransactionalProducer):
+        with pytest.raises(TypeError, match=r"make a KafkaProducer; .*pyproducer\.compat\.confluent_kafka\."):
+            protocol({"bootstrap.servers": "broker:9092"})  # type: ignore[misc,call-arg]
+
+    class Counting(Producer):  # type: ignore[type-arg]
+        def __init__(self, start: int) -> None:
+            self.count = start
+
+    assert Counting(3).count == 3  # type: ignore[abstract]
+
+
 @pytest.mark.parametrize(("name", "words"), [
     ("produce", r"send\(topic, value, key=...\)"), ("poll", "nothing has to be polled"),
     ("get", r"send\(\) returns a future: its result\(timeout\) waits"),
     ("send_and_wait", r"send\(...\).result\(timeout\) waits; in an event loop use pyproducer.aio.AsyncKafkaProducer"),
     ("start", "the constructor starts it"), ("stop", r"close\(\) ends it"), ("list_topics", "partitions_for"),
+    ("produce_batch", "send_batch"), ("set_sasl_credentials", "credentials are settings"),
 ])
 def test_producer_when_asked_for_a_method_of_another_client_then_it_names_its_own(facades: Facades, name: str,
                                                                                   words: str) -> None:
