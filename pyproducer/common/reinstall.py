@@ -1,5 +1,7 @@
 """The command that installs the package again where a C compiler can be used: pip alone would do the same again.
 
+And whether it is installed compiled, and something else is loaded: Python takes a checkout that it stands in first.
+
 pip takes a wheel for any platform where none fits, though a compiler is there, and keeps what it built without one.
 
 Road:    wiring: the compiled twin is not there -> [reinstall] -> the log
@@ -12,13 +14,28 @@ from __future__ import annotations
 import json
 import os
 import sys
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution, distributions
 from shlex import quote
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 _PIP = "pip install --force-reinstall --no-deps --no-cache-dir"
 _FROM_SOURCE = "--no-binary pyproducer pyproducer"
+
+
+def installed_elsewhere(folder: str) -> str | None:
+    """Return where the package is installed with compiled files, and not loaded from; None where it is not.
+
+    Args:
+        folder: The folder hotpath, as it is loaded. In a checkout it is the checkout's, whatever is installed.
+    """
+    for found in distributions(name="pyproducer"):
+        package = str(found.locate_file("pyproducer"))
+        other = os.path.join(package, "hotpath")
+        if (os.path.isdir(other) and not os.path.samefile(other, folder)
+                and any(name.startswith("_native.") and name.endswith((".so", ".pyd")) for name in os.listdir(other))):
+            return package
+    return None
 
 
 def reinstall_command(file: str = __file__) -> str:

@@ -365,3 +365,24 @@ def test_a_twin_that_was_not_built_is_said_with_the_command_that_brings_it(monke
     KafkaProducer(PROPS).close()
     assert "is not there (no C compiler when it was installed, or a wheel for any platform)" in caplog.text
     assert "-m pip install --force-reinstall --no-deps --no-cache-dir " in caplog.text
+
+
+def test_a_twin_that_a_checkout_hides_is_said_with_where_it_is(monkeypatch, caplog, tmp_path):
+    """`pip install .` had built it, and the warning of a program that began in the checkout blamed the compiler."""
+    checkout, installed = tmp_path / "checkout" / "pyproducer" / "hotpath", tmp_path / "site" / "pyproducer" / "hotpath"
+    for folder in (checkout, installed):
+        folder.mkdir(parents=True)
+    (installed / "_native.cpython-311.so").touch()
+    metadata = tmp_path / "site" / "pyproducer-0.1.0.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: pyproducer\nVersion: 0.1.0\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setattr(hotpath, "IS_FALLBACK", True)
+    monkeypatch.setattr(hotpath, "REFUSAL", None)
+    monkeypatch.setattr(hotpath, "__file__", str(checkout / "__init__.py"))
+    wiring._say_fallback_once.cache_clear()
+    KafkaProducer(PROPS).close()
+    assert (f"is not in {checkout.parent}, which hides the installed package, {installed.parent}, that has it: "
+            "its Python text runs") in caplog.text
+    assert "Start in another folder, or build it in this one." in caplog.text
+    assert "no C compiler when it was installed" not in caplog.text
