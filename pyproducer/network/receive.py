@@ -46,9 +46,15 @@ def guess_protocol(first_bytes: bytes) -> str | None:
 
 def guess_sentence(size: int, peer: str) -> str:
     """Return a sentence about a size that is none, with a leading space, or nothing; `peer` may be empty."""
-    protocol = guess_protocol((size & 0xFFFFFFFF).to_bytes(4, "big"))
+    first_bytes = (size & 0xFFFFFFFF).to_bytes(4, "big")
+    protocol = guess_protocol(first_bytes)
     at = f" at {peer}" if peer else ""
-    return "" if protocol is None else f" The peer{at} seems to speak {protocol}, not the Kafka protocol."
+    if protocol is not None:
+        return f" The peer{at} seems to speak {protocol}, not the Kafka protocol."
+    # A size of four printable characters is above 500 MB: it is text, as of a mail server or of HTTP without a header.
+    if all(0x20 <= byte < 0x7F for byte in first_bytes):
+        return f" The first bytes of the peer{at} are the text {first_bytes.decode('ascii')!r}, not the Kafka protocol."
+    return ""
 
 
 _SIZE = struct.Struct(">i")

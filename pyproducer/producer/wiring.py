@@ -385,10 +385,11 @@ def _say_fallback_once() -> None:
         why = f"is of another Python or platform than this one, {sys.implementation.cache_tag} ({', '.join(others)})"
         cure = "Install pyproducer with the Python that runs it"
     elif hotpath.REFUSAL is None:
-        from pyproducer.common.reinstall import installed_elsewhere, reinstall_command  # costs tens of milliseconds
+        from pyproducer.common.reinstall import installed_elsewhere, reinstall_command  # some 50 ms
 
         installed = installed_elsewhere(folder)
-        why = ("is not there (no C compiler when it was installed, or a wheel for any platform)" if installed is None else
+        why = ("is not there (no C compiler when it was installed, or a wheel for any platform)"
+               if installed is None else
                f"is not in {os.path.dirname(folder)}, which hides the installed package, {installed}, that has it")
         cure = (f"{'' if installed is None else 'Start in another folder, or build it in this one. '}With a C compiler "
                 f"(Debian: apt-get install gcc libc6-dev python3-dev): {reinstall_command()}")

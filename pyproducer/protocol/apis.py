@@ -220,9 +220,9 @@ class ApiKeys(IntEnum):
         """
         if not cls.has_id(api_id):
             raise InvalidRequestError(
-                f"Unexpected ApiKeys id `{api_id}`, it should be between `{MIN_API_KEY}` "
-                f"and `{MAX_API_KEY}` (inclusive)"
-            )
+                f"Unexpected ApiKeys id `{api_id}`, " + (
+                    "which is not spoken here" if MIN_API_KEY <= api_id <= MAX_API_KEY else
+                    f"it should be between `{MIN_API_KEY}` and `{MAX_API_KEY}` (inclusive)"))
         return cls(api_id)
 
     @property

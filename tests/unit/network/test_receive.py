@@ -267,7 +267,21 @@ def test_guess_when_the_bytes_tell_then_the_protocol(first_bytes: bytes, protoco
     assert speaks_tls(first_bytes) == (protocol == "TLS")
 
 
+@pytest.mark.parametrize("first_bytes", [b"<!DO", b"-ERR", b"220 ", b"AMQP", b"    ", b"~~~~"])
+def test_sentence_when_the_size_is_text_then_it_shows_it(first_bytes: bytes) -> None:
+    """Of a web server that sends no header, of redis and mail servers only the size was told, as if it were Kafka's."""
+    said = guess_sentence(int.from_bytes(first_bytes, "big"), "broker:6379")
+    assert said == (f" The first bytes of the peer at broker:6379 are the text {first_bytes.decode()!r}, not the Kafka "
+                    "protocol.")
+
+
+@pytest.mark.parametrize("size", [0x1F202020, 0x2020207F, 0x4A000000])
+def test_sentence_when_not_all_bytes_are_text_then_nothing_is_guessed(size: int) -> None:
+    assert guess_sentence(size, "broker:6379") == ""
+
+
 def test_sentence_when_the_size_is_the_famous_one_then_it_names_the_peer() -> None:
     assert "broker:9093 seems to speak TLS" in guess_sentence(352518912, "broker:9093")
     assert guess_sentence(16, "broker:9093") == ""
+    assert guess_sentence(2**24, "broker:9093") == ""
     assert guess_sentence(-1, "broker:9093") == ""

@@ -28,7 +28,15 @@ def test_member_names_and_titles_agree(api):
     assert ApiKeys.for_id(int(api)) is api
 
 
-@pytest.mark.parametrize("api_id", [999, -1, 4, 76])
+@pytest.mark.parametrize("api_id", [4, 7])
+def test_for_id_when_it_lies_between_those_that_are_known_then_the_text_names_no_range(api_id):
+    """It said that 7 should be between 0 and 75."""
+    with pytest.raises(InvalidRequestError, match=f"^Unexpected ApiKeys id `{api_id}`, which is not spoken here$"):
+        ApiKeys.for_id(api_id)
+    assert not ApiKeys.has_id(api_id)
+
+
+@pytest.mark.parametrize("api_id", [999, -1, 76])
 def test_for_id_when_unknown_then_the_text_names_the_range(api_id):
     with pytest.raises(InvalidRequestError) as caught:
         ApiKeys.for_id(api_id)
