@@ -213,8 +213,9 @@ class KafkaSink:
         """Write a micro-batch, for `writeStream.foreachBatch(sink.foreach_batch)`.
 
         With `exactly.once.id` it is exactly once: call it once for each micro-batch, with what depends on it alone. A
-        second call in the same run of a query is refused (Spark Connect tells no run: there its rows pass for written,
-        which the log says where they are others, unless they are more).
+        second call in the same run of a query is refused. Spark Connect tells neither run nor query, and a thread of
+        the application's knows them by pyspark.inheritable_thread_target alone: where they are not known a second call
+        is refused when its rows are others.
 
         Raises:
             ExactlyOnceError: With `exactly.once.id`: the batch does not follow the last one, or was not committed.

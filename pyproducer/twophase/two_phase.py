@@ -163,7 +163,8 @@ class TwoPhase:
             outcomes: Of all tasks.
 
         Raises:
-            RefusedBatchError: The batch does not follow the last one, or is the last one, with more rows.
+            RefusedBatchError: The batch does not follow the last one, or an outcome is of another batch. Or it is the
+                last one, and has more rows, was written once more, or has other rows while nobody told a query id.
             UndecidedError: It is not decided, or with outcome "unknown" nobody knows: the next plan() finds out.
             UnfinishedError: It is decided, and not all of it is committed: the next plan() does that.
         """
@@ -173,13 +174,23 @@ class TwoPhase:
         """Make a batch's transactions those that are to be committed, in one step; see commit()."""
         query_id = next((outcome.query_id for outcome in outcomes if outcome.query_id), "")
         plan.ensure_follows(batch_id, query_id)
+        others = {outcome.batch_id for outcome in outcomes} - {batch_id}
+        if others:
+            raise RefusedBatchError(f"batch {batch_id} of exactly.once.id {self._prefix!r} is given what tasks did for "
+                                    f"batch {min(others)}. Nothing of it is visible")
         written = {outcome.index: outcome for outcome in outcomes if outcome.prepared is not None}
         tasks = [DecidedTask(index, outcome.prepared.producer_id, outcome.prepared.epoch, *outcome.digest)
                  for index, outcome in written.items() if outcome.prepared is not None]
         last = plan.last
         if last is not None and batch_id == last.batch_id:
-            if not written and not plan.lost:
-                _ensure_no_more(plan, last, RowsDigest.of_all(outcome.digest for outcome in outcomes))
+            if not plan.lost:
+                if written:
+                    raise RefusedBatchError(
+                        f"batch {batch_id} of exactly.once.id {self._prefix!r} was decided, and tasks "
+                        f"{sorted(written)} have written rows again, though Work.is_done or by another plan. Nothing "
+                        "of this attempt is visible")
+                _ensure_written(plan, last, RowsDigest.of_all(outcome.digest for outcome in outcomes),
+                                is_same_query=bool(query_id and last.query_id))
                 return last  # without tasks: it was decided, and plan() has finished it
             left = plan.lost - set(written)
             if left:
@@ -514,22 +525,34 @@ def _transactions_of(prefix: str, decision: Decision | None) -> set[tuple[str, i
         (task_id(prefix, task.number), task.producer_id, task.epoch) for task in decision.tasks}
 
 
-def _ensure_no_more(plan: Plan, last: Decision, rows: RowsDigest) -> None:
+def _ensure_written(plan: Plan, last: Decision, rows: RowsDigest, *, is_same_query: bool) -> None:
     """Check that a batch that is decided, and of which nothing is written again, has no rows that nobody wrote.
 
-    Those that were decided count: others in their place, of a query with rand(), are told in the log.
+    Those that were decided count: others in their place, of a query with rand(), are told in the log. But where nobody
+    tells which query it is they may be another one's, or of a second call for this batch.
     """
-    if rows.row_count > plan.rows.row_count and not plan.adopts:
-        raise RefusedBatchError(
-            f"batch {last.batch_id} of exactly.once.id {plan.prefix!r} was decided with {plan.rows.row_count} rows, "
-            f"and has {rows.row_count} now, of which some were never written. Either the checkpoint was rolled back by "
-            "this one batch, which was made anew with what had come since; or the query has other rows each time. "
-            "exactly.once.start=current, for one start, goes on without those. A new exactly.once.id with it has all "
-            "of this batch written: what was decided of it is in the topic twice then. Nothing was written")
-    if rows.row_count and rows != plan.rows:
-        log.warning("Batch %d of exactly.once.id %s was decided with other rows, which are in the topic: %d, and it "
-                    "has %d now. Was the checkpoint rolled back, or has the query other rows each time?", last.batch_id,
-                    plan.prefix, plan.rows.row_count, rows.row_count)
+    if not rows.row_count or rows == plan.rows:
+        return
+    if not plan.adopts:
+        batch = (f"batch {last.batch_id} of exactly.once.id {plan.prefix!r} was decided with {plan.rows.row_count} "
+                 f"rows, and has {rows.row_count}")
+        if rows.row_count > plan.rows.row_count:
+            raise RefusedBatchError(
+                f"{batch} now, of which some were never written. Either the checkpoint was rolled back by this one "
+                "batch, which was made anew with what had come since; or the query has other rows each time. "
+                "exactly.once.start=current, for one start, goes on without those. A new exactly.once.id with it has "
+                "all of this batch written: what was decided of it is in the topic twice then. Nothing was written")
+        if not is_same_query:
+            raise RefusedBatchError(
+                f"{batch} others now, or in another order, and it is not known of which query they are: of another "
+                "one, of a checkpoint that was deleted, or of a second call for this batch they were never written. "
+                "Call foreach_batch once for each micro-batch; a thread of your own knows the query by "
+                "pyspark.inheritable_thread_target, and Spark Connect tells none. With a new checkpoint use a new id. "
+                "If it is the same query, which has other rows each time or other partitions, "
+                "exactly.once.start=current, for one start, takes what was decided for them. Nothing was written")
+    log.warning("Batch %d of exactly.once.id %s was decided with other rows, which are in the topic: %d, and it has %d "
+                "now. Was the checkpoint rolled back, or has the query other rows each time?", last.batch_id,
+                plan.prefix, plan.rows.row_count, rows.row_count)
 
 
 def _is_decision(metadata: str | None) -> bool:

@@ -490,6 +490,62 @@ def test_batch_when_it_is_repeated_then_rows_that_are_others_are_told_and_the_sa
     assert "Batch 0 of exactly.once.id shop was decided with other rows, which are in the topic: 30" in caplog.text
 
 
+@pytest.mark.parametrize("rows", [10, 9])
+@pytest.mark.parametrize("knows", ["never", "later"])
+def test_batch_when_nobody_tells_its_query_then_other_rows_pass_for_no_repetition(
+        start: StartQuery, caplog: pytest.LogCaptureFixture, rows: int, knows: str) -> None:
+    """As with Spark Connect, or in a thread of the application's: a second call for a batch, or another query with the
+    id, ended well, and its rows were nowhere."""
+    query = start()
+    query.query_id = ""
+    query.run(0)
+    query.done = -1
+    query.run(0)  # the same rows
+    query.done, query.rows, query.version = -1, rows, b" of another query"
+    query.query_id = "3f0c" if knows == "later" else ""
+    with pytest.raises(RefusedBatchError, match=rf"batch 0 of .* decided with 30 rows, and has {3 * rows} others now.*"
+                                                r"inheritable_thread_target.*start=current, for one start.*Nothing"):
+        query.run(0)
+    query.options = {"start": "current"}
+    caplog.clear()
+    query.run(0)
+    assert "decided with other rows, which are in the topic: 30" in caplog.text
+    query.rows, query.version = 0, b""
+    query.options, query.done = {}, -1
+    query.run(0)  # a second call without rows loses none
+    query.rows = 10
+    query.check()
+
+
+def test_commit_when_outcomes_are_of_another_batch_then_they_pass_for_no_repetition(start: StartQuery) -> None:
+    """Batch 1 was committed as batch 0, and written again as batch 1."""
+    query = start()
+    query.run(0)
+    driver = query.driver()
+    plan = driver.plan()
+    outcomes = [query.task(plan, task, 1) for task in range(3)]
+    with pytest.raises(RefusedBatchError, match=r"batch 0 of .* is given what tasks did for batch 1\. Nothing"):
+        driver.commit(plan, 0, outcomes)
+    driver.commit(plan, 1, outcomes)
+    query.done = 1
+    query.check()
+
+
+def test_commit_when_tasks_wrote_a_batch_that_is_decided_then_it_is_there_once(start: StartQuery) -> None:
+    query = start()
+    driver = query.driver()
+    old_plan = driver.plan()
+    driver.commit(old_plan, 0, [query.task(old_plan, task, 0) for task in range(3)])
+    plan = driver.plan()
+    query._producer = None
+    outcomes = [query.task(old_plan, task, 0) for task in range(2)]
+    with pytest.raises(RefusedBatchError, match=r"was decided, and tasks \[0, 1\] have written rows again"):
+        driver.commit(plan, 0, outcomes)
+    query.done = 0
+    query.run(1)
+    query.check()
+
+
 def test_plan_when_ids_and_markers_are_forgotten_then_nobody_takes_what_is_committed_for_lost(
         start_broker: StartBroker) -> None:
     """It was written a second time: the transactions were unknown, and so was that they had been committed."""

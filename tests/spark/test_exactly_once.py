@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import pickle
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark import inheritable_thread_target
 
 from pyproducer import ConfigError
 from pyproducer.spark import KafkaSink
@@ -160,19 +162,33 @@ def test_stream_when_the_topic_of_decisions_is_not_there_then_the_option_is_name
     assert stream.seen() == Counter()
 
 
+@pytest.mark.parametrize(("thread", "words"), [
+    (None, r"micro-batch 0 was written with exactly\.once\.id .* before, in this run"),
+    ("that inherits", r"micro-batch 0 was written with exactly\.once\.id .* before, in this run"),
+    ("of its own", r"batch 0 of .* was decided with 5 rows, and has 4 others now, .*Nothing was written")])
 def test_foreach_batch_when_it_is_called_twice_for_a_micro_batch_then_it_is_refused(
-        spark: SparkSession, embedded: Any, topic_name: str, tmp_path: Path) -> None:
-    """The second DataFrame passed for a repetition of the first: its rows were lost, and nobody said so."""
+        spark: SparkSession, embedded: Any, topic_name: str, tmp_path: Path, thread: str | None, words: str) -> None:
+    """The second DataFrame passed for a repetition of the first: its rows were lost, and nobody said so.
+
+    In a thread of the application's Spark does not tell the query: there that went on.
+    """
     stream = Stream(spark, embedded, topic_name, tmp_path, "foreach_batch")
     sinks = [KafkaSink(stream.options, topic=topic_name) for _ in range(2)]
 
-    def write_halves(frame: DataFrame, batch_id: int) -> None:
-        for rest, sink in enumerate(sinks):
-            sink.foreach_batch(frame.where(f"length(value) % 2 = {rest}"), batch_id)
+    def write_parts(frame: DataFrame, batch_id: int) -> None:
+        for most, sink in zip(("v9", "v3"), sinks, strict=True):
+            call = inheritable_thread_target(spark)(sink.foreach_batch) if thread == "that inherits" else (
+                sink.foreach_batch)
+            part = frame.where(f"value <= '{most}'")
+            if thread is None:
+                call(part, batch_id)
+            else:
+                with ThreadPoolExecutor(1) as pool:
+                    pool.submit(call, part, batch_id).result()
 
-    query = (stream_of(spark, tmp_path / "in").writeStream.trigger(availableNow=True).foreachBatch(write_halves)
+    query = (stream_of(spark, tmp_path / "in").writeStream.trigger(availableNow=True).foreachBatch(write_parts)
              .option("checkpointLocation", str(tmp_path / "checkpoint")).start())
-    with pytest.raises(Exception, match=r"micro-batch 0 was written with exactly\.once\.id .* before, in this run"):
+    with pytest.raises(Exception, match=words):
         query.awaitTermination()
 
 
