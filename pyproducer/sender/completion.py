@@ -403,13 +403,16 @@ def _tried(batch: ProducerBatch) -> str:
 
 def _error_by_record(error: ApiError, messages: dict[int, str | None],
                      batch: ProducerBatch) -> Callable[[int], KafkaError]:
-    """Give the record that the broker named its own words, and the others of the batch a generic error (KIP-467)."""
+    """Give a record that the broker named its own words, and the others of the batch those of the first one (KIP-467).
+
+    Differs from Java, which tells the others none.
+    """
     def error_for(index: int) -> KafkaError:
-        if index in messages:
-            own = error_for_code(error.code, message=messages[index], api=error.api, node_id=error.node_id)
-        else:
-            own = error_for_code(error.code, message="The record is valid, but it was part of a batch that the broker "
-                                 "refused because of another record.", api=error.api, node_id=error.node_id)
+        named = index if index in messages else next(iter(messages))
+        own = error_for_code(error.code, message=messages[named], api=error.api, node_id=error.node_id)
+        if named != index:  # who sees this error alone, of all, is to see why
+            own.args = (f"The record is valid, but it was part of a batch that the broker refused because of another "
+                        f"record: {own}",)
             own.__cause__ = error
         if batch.may_be_in_log:  # from an earlier attempt
             own.outcome = UNKNOWN

@@ -265,8 +265,11 @@ def test_invalid_records_when_the_broker_names_one_then_it_alone_is_blamed_and_a
                         record_errors=[{"batch_index": 1, "batch_index_error_message": "b has no key"}])
     assert_failed(producer, "abc", RecordRejectedError, "rejected")
     assert "b has no key" in str(producer.error_of("b"))
+    # Whoever logs one error of many, the first for one, has the reason in it.
     for innocent in "ac":
-        assert "because of another record" in str(producer.error_of(innocent))
+        assert str(producer.error_of(innocent)).startswith(
+            "The record is valid, but it was part of a batch that the broker refused because of another record: "
+            "INVALID_RECORD: b has no key ")
         assert "refused" in str(producer.error_of(innocent).__cause__)
 
 
