@@ -18,6 +18,7 @@ StartBroker = Callable[..., EmbeddedBroker]
 CONCURRENT = 51
 NOT_COORDINATOR = 16
 NOT_ENOUGH_REPLICAS = 19
+OUT_OF_ORDER = 45
 
 
 def connect(broker: EmbeddedBroker, port: int | None = None) -> RawClient:
@@ -194,6 +195,41 @@ def test_markers_wait_for_a_partition_without_a_leader(start_broker: StartBroker
         broker.move_leader("orders", 1, 1)
         transactions.await_state("CompleteCommit")
         assert shape(client, partition=1) == (2, 2, [])
+
+
+@pytest.mark.parametrize("reason", ["too few in sync", "coordinator away", "scripted", "scripted for the partition"])
+@pytest.mark.parametrize("version", [11, 12])
+def test_the_first_batch_when_it_is_refused_for_a_while_then_the_second_does_not_overtake_it(
+        start_broker: StartBroker, reason: str, version: int) -> None:
+    """The second was stored, for an unknown producer may begin anywhere; the first was out of order then.
+
+    librdkafka, which has Transactions V1, takes that for "stored before": it committed without the record.
+    """
+    broker = start_broker(brokers=2, config={"default.replication.factor": 2})
+    broker.create_topic("orders", 1, {"min.insync.replicas": "2"})
+    broker.move_leader("orders", 0, 1)
+    broker.move_coordinator("shop", 1, key_type="transaction")
+    with connect(broker) as client:
+        transactions = RawTransactions(client, "shop")
+        transactions.init()
+        assert transactions.add_partitions({"orders": [0]}) == {("orders", 0): 0}
+        if reason == "too few in sync":
+            broker.stop_following(2, "orders", 0)
+        elif reason == "coordinator away":
+            broker.move_coordinator("shop", None, key_type="transaction")
+        else:
+            topic = None if reason == "scripted" else "orders"
+            broker.faults.on("Produce", topic=topic).error("NOT_ENOUGH_REPLICAS")
+        assert transactions.produce_once("orders", 0, 0, version=version)["error_code"] == NOT_ENOUGH_REPLICAS
+        if reason == "too few in sync":
+            broker.resume_following(2, "orders", 0)
+        elif reason == "coordinator away":
+            broker.move_coordinator("shop", 1, key_type="transaction")
+        codes = [transactions.produce_once("orders", 0, sequence, version=version)["error_code"]
+                 for sequence in (2, 1, 0, 1)]
+        assert codes == [OUT_OF_ORDER, OUT_OF_ORDER, 0, 0]
+        assert transactions.end(commit=True, version=5 if version == 12 else 4) == 0
+    assert broker.log_end_offsets("orders")[0] == 3
 
 
 def test_a_topic_that_is_deleted_does_not_hold_its_transaction(start_broker: StartBroker) -> None:

@@ -204,6 +204,15 @@ def test_v1_transaction_keeps_epoch_and_sequences(begin: Begin, topic: str, vers
     assert transactions.identity == identity
 
 
+def test_v1_a_batch_does_not_overtake_the_first_one_that_was_refused(begin: Begin, topic: str) -> None:
+    transactions = begin()
+    assert transactions.produce(topic, 0, 0, version=V1_PRODUCE) == (ABORTABLE, -1)
+    transactions.add_partitions({topic: [0]})
+    assert transactions.produce(topic, 0, 1, version=V1_PRODUCE) == (OUT_OF_ORDER, -1)
+    assert transactions.produce(topic, 0, 0, version=V1_PRODUCE) == (0, 0)
+    assert transactions.produce(topic, 0, 1, version=V1_PRODUCE) == (0, 1)
+
+
 @pytest.mark.parametrize("commit", [True, False])
 def test_v1_an_empty_transaction_cannot_be_ended(begin: Begin, commit: bool) -> None:
     assert begin().end(commit=commit, version=4) == INVALID_STATE

@@ -28,9 +28,10 @@ from pyproducer.broker.apis.api_handler import Api, Question
 from pyproducer.broker.apis.services import Answer, Outcome, Services
 from pyproducer.broker.apis.unexpected import unexpected
 from pyproducer.broker.cluster.authorizer import AclOperation, ResourceType
-from pyproducer.broker.cluster.coordinator.transaction.append_guard import AppendGuard
+from pyproducer.broker.cluster.coordinator.transaction.append_guard import AppendGuard, note_attempt
 from pyproducer.broker.cluster.partition import Partition
 from pyproducer.broker.cluster.replicas import Leadership
+from pyproducer.broker.cluster.topic_table import TopicState
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.broker.storage.expansion import Allowance
 from pyproducer.broker.storage.log import AppendResult
@@ -62,6 +63,16 @@ def handle(services: Services, request: Request) -> Answer:
         return _append_all(services, request, data, guard)
 
 
+def note_attempts(services: Services, request: Request) -> None:
+    """Remember the batches of transactions in a request that something else than `handle` may answer."""
+    for topic_data in request.body(ApiKeys.PRODUCE).data["topic_data"]:
+        found = _find_topic(services, topic_data, request.header.api_version)
+        for partition_data in topic_data["partition_data"]:
+            if found is not None and 0 <= partition_data["index"] < len(found.partitions):
+                note_attempt(found.partitions[partition_data["index"]], partition_data["records"],
+                             services.clock.timestamp_ms())
+
+
 def _append_all(services: Services, request: Request, data: Struct, guard: AppendGuard | None) -> Answer:
     version = request.header.api_version
     acks = data["acks"]
@@ -76,8 +87,7 @@ def _append_all(services: Services, request: Request, data: Struct, guard: Appen
         asked = _each_once(asked, version)
     for topic_data in asked:
         topic = _topic_key(topic_data, version)
-        found = services.cluster.topics.find_by_id(topic_data["topic_id"]) if version >= _TOPIC_ID_FROM else (
-            services.cluster.topics.find(topic_data["name"]))
+        found = _find_topic(services, topic_data, version)
         partitions: tuple[Partition, ...] = _NOTHING if found is None else found.partitions
         name: str | None = topic_data["name"] if version < _TOPIC_ID_FROM else None if found is None else found.name
         is_denied = name is not None and not services.authorize_topic(request, AclOperation.WRITE, name)
@@ -132,10 +142,10 @@ def error_response(request: Request, error_code: ErrorCode) -> Answer:
 def _append(services: Services, request: Request, partition: Partition, records: Buffer | None, timestamp_ms: int,
             guard: AppendGuard | None, allowance: Allowance, *, needs_replicas: bool) -> dict[str, Any]:
     index = partition.topic_partition.partition
-    if needs_replicas and not partition.has_enough_replicas:
-        return _error(index, _too_few(services, request, partition, ErrorCode.NOT_ENOUGH_REPLICAS))
     try:
-        fault = None if guard is None else guard.check_batch(partition, records)
+        fault = None if guard is None else guard.check_batch(partition, records, timestamp_ms)
+        if fault is None and needs_replicas and not partition.has_enough_replicas:
+            return _error(index, _too_few(services, request, partition, ErrorCode.NOT_ENOUGH_REPLICAS))
         result = fault or partition.append(records, produce_version=request.header.api_version,
                                            timestamp_ms=timestamp_ms, allowance=allowance, appender=(
                                                None if request.story is None
@@ -190,6 +200,11 @@ def _each_once(topics: Sequence[Mapping[str, Any]], version: int) -> list[dict[s
         for partition_data in topic_data["partition_data"]:
             found.setdefault(topic_data[name_field], {})[partition_data["index"]] = partition_data
     return [{name_field: name, "partition_data": list(partitions.values())} for name, partitions in found.items()]
+
+
+def _find_topic(services: Services, topic_data: Mapping[str, Any], version: int) -> TopicState | None:
+    topics = services.cluster.topics
+    return topics.find_by_id(topic_data["topic_id"]) if version >= _TOPIC_ID_FROM else topics.find(topic_data["name"])
 
 
 def _topic_key(topic_data: Mapping[str, Any], version: int) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from pyproducer.broker.apis import produce
 from pyproducer.broker.apis.api_handler import ApiHandler
 from pyproducer.broker.apis.client_quotas import start_throttling
 from pyproducer.broker.apis.services import Answer, Outcome, Services
@@ -73,6 +74,8 @@ class Faults:
             if story is None:
                 return handler.handle(services, request)
             request.story = story
+            if request.api_key is ApiKeys.PRODUCE:  # a broker that refuses a batch has seen it
+                produce.note_attempts(services, request)
             _logger.info("Fault %s for %s %d of %s", [action.kind for action in story.actions],
                          request.api_key.title, request.header.correlation_id, request.context.connection_id)
         wait = story.next_wait(BEFORE_APPLY)

@@ -142,6 +142,11 @@ class Log:
             self.log_end_offset = base_offset + batch.last_offset_delta + 1
         return AppendResult(base_offset, -1 if log_append_time_ms is None else log_append_time_ms)
 
+    def note_attempt(self, header: BatchHeader, timestamp_ms: int) -> None:
+        """Remember that a batch of a transaction is to be appended: none behind it may be its producer's first here."""
+        with self._lock:
+            self.producers.note_attempt(header, timestamp_ms)
+
     def pretend_append(self, batch: RecordBatch, *, log_append_time_ms: int | None = None) -> AppendResult | BatchFault:
         """Do what `append` does, but write nothing: for a fault that lies. The producer's next batch fits."""
         timestamp = batch.max_timestamp if log_append_time_ms is None else log_append_time_ms

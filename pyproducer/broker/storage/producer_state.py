@@ -42,6 +42,14 @@ class LastState(NamedTuple):
     last_batch_offset: int | None
 
 
+class _Attempt(NamedTuple):
+    """The lowest sequence with which a producer that has written nothing asks to begin, and when it asked."""
+
+    producer_epoch: int
+    base_sequence: int
+    timestamp_ms: int
+
+
 class ProducerStateEntry:
     """The last batches of one producer id, all of one epoch, and its open transaction."""
 
@@ -82,6 +90,7 @@ class ProducerStateManager:
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerStateEntry] = {}
+        self._attempts: dict[int, _Attempt] = {}  # of producers that have written nothing
         # Producer id to first offset. New transactions begin at the log's end, so the first entry is the oldest.
         self._open_transactions: dict[int, int] = {}
         self.first_unstable_offset: int | None = None
@@ -101,17 +110,34 @@ class ProducerStateManager:
         """Whether this producer has written here."""
         return producer_id in self._entries
 
+    def note_attempt(self, header: BatchHeader, timestamp_ms: int) -> None:
+        """Remember that a producer is to write a batch of a transaction, which may still be refused.
+
+        If it is the first one and is refused for something that passes, those behind it must not be written before it.
+
+        Source: Java VerificationStateEntry.lowestSequence (4.1).
+        """
+        if header.producer_id in self._entries or header.base_sequence < 0:
+            return
+        known = self._attempts.get(header.producer_id)
+        if known is None or header.producer_epoch > known.producer_epoch or (
+                header.producer_epoch == known.producer_epoch and header.base_sequence < known.base_sequence):
+            self._attempts[header.producer_id] = _Attempt(header.producer_epoch, header.base_sequence, timestamp_ms)
+
     def check(self, header: BatchHeader | RecordBatch) -> ErrorCode:
         """Return NONE when the batch continues what its producer wrote, or the code to refuse it with.
 
-        An unknown producer id may start at any sequence (its records may have been deleted); a new epoch of a
-        known one starts at 0, also when a marker began the epoch; an old epoch is refused; anything but the next
-        sequence is out of order, an old duplicate beyond the last five batches too. Coordinators write without
-        sequences. Within a transaction every batch belongs to it.
+        An unknown producer id may start at any sequence (its records may have been deleted), but not above the lowest
+        of its attempts; a new epoch of a known one starts at 0, also when a marker began the epoch; an old epoch is
+        refused; anything but the next sequence is out of order, an old duplicate beyond the last five batches too.
+        Coordinators write without sequences. Within a transaction every batch belongs to it.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
-            return ErrorCode.NONE
+            attempt = self._attempts.get(header.producer_id)
+            is_ahead = attempt is not None and attempt.producer_epoch == header.producer_epoch and (
+                header.base_sequence > attempt.base_sequence)
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if is_ahead else ErrorCode.NONE
         if header.producer_epoch < entry.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if header.base_sequence != NO_SEQUENCE:
@@ -193,6 +219,8 @@ class ProducerStateManager:
                    if entry.transaction_first_offset is None and timestamp_ms - entry.last_timestamp >= expiration_ms]
         for producer_id in expired:
             del self._entries[producer_id]
+        self._attempts = {producer_id: attempt for producer_id, attempt in self._attempts.items()
+                          if timestamp_ms - attempt.timestamp_ms < expiration_ms}
         return len(expired)
 
     def active_producers(self) -> list[ActiveProducer]:
@@ -205,6 +233,7 @@ class ProducerStateManager:
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._entries[producer_id] = ProducerStateEntry(producer_epoch)
+            self._attempts.pop(producer_id, None)
         else:
             entry.begin_epoch(producer_epoch)
         return entry

@@ -125,3 +125,35 @@ def test_expired_when_a_producer_is_silent_then_it_is_forgotten_but_not_with_an_
     producers.end_transaction(8, 0, 0, 6000)
     assert producers.remove_expired(7000, 1000) == 2
     assert not producers.active_producers()
+
+
+def test_attempt_when_a_producer_has_written_nothing_then_a_higher_sequence_waits_until_the_lowest_is_written() -> None:
+    producers = ProducerStateManager()
+    for sequence in (6, 3, 9, -1):
+        producers.note_attempt(header(sequence), 1000)
+    assert [producers.check(header(sequence)) for sequence in (0, 3)] == [ErrorCode.NONE] * 2
+    assert producers.check(header(6)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producers.check(header(6, producer_id=8)) is ErrorCode.NONE
+    producers.update(header(3), 0, 1000)
+    assert producers.check(header(6)) is ErrorCode.NONE
+
+
+def test_attempt_when_its_epoch_is_newer_then_the_older_one_does_not_count() -> None:
+    producers = ProducerStateManager()
+    producers.note_attempt(header(3), 1000)
+    producers.note_attempt(header(6, epoch=1), 1000)
+    producers.note_attempt(header(0), 1000)
+    assert producers.check(header(6, epoch=1)) is ErrorCode.NONE
+    assert producers.check(header(9, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producers.check(header(9, epoch=2)) is ErrorCode.NONE
+
+
+def test_attempt_when_its_producer_is_known_or_is_not_heard_of_for_long_then_it_is_forgotten() -> None:
+    producers = ProducerStateManager()
+    producers.update(header(0), 0, 1000)
+    producers.note_attempt(header(3), 1000)
+    producers.note_attempt(header(3, producer_id=8), 1000)
+    producers.note_attempt(header(3, producer_id=9), 1001)
+    producers.remove_expired(2000, 1000)
+    codes = {producer_id: producers.check(header(6, producer_id=producer_id)) for producer_id in (7, 8, 9)}
+    assert codes == {7: ErrorCode.NONE, 8: ErrorCode.NONE, 9: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}

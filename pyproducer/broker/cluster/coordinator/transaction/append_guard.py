@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pyproducer.broker.cluster.coordinator.transaction.coordinator import TransactionCoordinator
 from pyproducer.broker.cluster.partition import Partition
-from pyproducer.broker.storage.batch_header import read_header
+from pyproducer.broker.storage.batch_header import BatchHeader, read_header
 from pyproducer.broker.storage.validation import BatchFault
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.record.layout import HEADER_SIZE_BYTES, TRANSACTIONAL_MASK, Buffer
@@ -31,6 +31,26 @@ IMPLICIT_ADD_FROM = 12
 _CLIENT_TRANSACTION_VERSION = 2
 # Older clients would not ask again with these.
 _NOT_YET = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
+
+
+def note_attempt(partition: Partition, records: Buffer | None, timestamp_ms: int) -> BatchHeader | None:
+    """Remember that a batch is to be appended, and return its header; None when it is none of a transaction.
+
+    Without it, where the first batch of a producer is refused for something that passes, the second one, which is in
+    flight already, would be stored: who has written nothing may begin with any sequence.
+
+    Args:
+        partition: Where to.
+        records: The records field of a Produce request.
+        timestamp_ms: The wall clock.
+    """
+    if records is None or len(records) < HEADER_SIZE_BYTES:
+        return None  # what is not even a batch passes: the checks of records say so
+    header = read_header(records)
+    if not header.attributes & TRANSACTIONAL_MASK:
+        return None
+    partition.log.note_attempt(header, timestamp_ms)
+    return header
 
 
 class AppendGuard:
@@ -58,15 +78,10 @@ class AppendGuard:
         if self._lock is not None:
             self._lock.release()
 
-    def check_batch(self, partition: Partition, records: Buffer | None) -> BatchFault | None:
-        """Return why a batch may not be appended now; None when it may, or is none of a transaction.
-
-        What is not even a batch passes: the checks of records say so.
-        """
-        if records is None or len(records) < HEADER_SIZE_BYTES:
-            return None
-        header = read_header(records)
-        if not header.attributes & TRANSACTIONAL_MASK:
+    def check_batch(self, partition: Partition, records: Buffer | None, timestamp_ms: int) -> BatchFault | None:
+        """Return why a batch may not be appended now; None when it may, or is none of a transaction."""
+        header = note_attempt(partition, records, timestamp_ms)
+        if header is None:
             return None
         fault = self.check(partition, header.producer_id, header.producer_epoch)
         if fault is not None or self._version < IMPLICIT_ADD_FROM:

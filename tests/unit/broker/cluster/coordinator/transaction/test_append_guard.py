@@ -114,7 +114,7 @@ def test_append_when_the_transaction_has_ended_before_then_it_is_refused(shop: S
     assert shop.end(11).error_code is ErrorCode.NONE
     guard = AppendGuard(shop.state.transactions, SHOP, 11)
     with guard:
-        fault = guard.check_batch(shop.partition, shop.records())
+        fault = guard.check_batch(shop.partition, shop.records(), shop.clock.timestamp_ms())
     assert fault is not None
     assert fault.error_code is ErrorCode.TRANSACTION_ABORTABLE
     assert shop.partition.log.log_end_offset == 2
@@ -133,7 +133,7 @@ def test_guard_when_what_it_guards_raises_then_the_transaction_can_still_be_ende
 
 def test_guard_when_the_transactional_id_is_unknown_then_its_records_are_refused(shop: Shop) -> None:
     with AppendGuard(shop.state.transactions, "stranger", 11) as guard:
-        fault = guard.check_batch(shop.partition, shop.records())
+        fault = guard.check_batch(shop.partition, shop.records(), shop.clock.timestamp_ms())
     assert fault is not None
     assert fault.error_code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
@@ -145,6 +145,6 @@ def test_guard_when_the_transaction_before_is_not_complete_then_a_client_that_kn
         shop: Shop, monkeypatch: pytest.MonkeyPatch, version: int, code: ErrorCode) -> None:
     monkeypatch.setattr(shop.state.transactions, "check_available", lambda _id: ErrorCode.CONCURRENT_TRANSACTIONS)
     with AppendGuard(shop.state.transactions, SHOP, version) as guard:
-        fault = guard.check_batch(shop.partition, shop.records())
+        fault = guard.check_batch(shop.partition, shop.records(), shop.clock.timestamp_ms())
     assert fault is not None
     assert fault.error_code is code
