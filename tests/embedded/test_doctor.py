@@ -475,18 +475,37 @@ def test_partition_when_it_has_no_leader_then_told_which(start_broker: Callable[
     assert "warn  TCP" in "\n".join(line.text() for line in report.lines)  # the other one will do
 
 
+def start_with_too_few_in_sync(start_broker: Callable[..., EmbeddedBroker]) -> EmbeddedBroker:
+    broker = start_broker(brokers=2, topics={"careful": 1}, config={
+        "default.replication.factor": 2, "min.insync.replicas": 2})
+    broker.stop_following(3 - broker.describe_partition("careful", 0).leader_id, "careful")
+    return broker
+
+
 def test_replicas_when_too_few_are_in_sync_then_told(start_broker: Callable[..., EmbeddedBroker],
                                                      doctor: Doctor) -> None:
-    address = start_broker(topics={"careful": 1}, config={"min.insync.replicas": 2}).bootstrap_servers
+    address = start_with_too_few_in_sync(start_broker).bootstrap_servers
     only_failure(doctor.at(address, topic="careful"), "partitions", "min.insync.replicas = 2", "acks=all is refused")
     assert doctor.at(address, topic="careful", acks="1").exit_status == 0
+
+
+@pytest.mark.parametrize("acks", ["all", "1"])
+def test_replicas_when_min_insync_replicas_asks_for_more_than_there_are_then_warned_for_acks_all(
+        start_broker: Callable[..., EmbeddedBroker], doctor: Doctor, acks: str) -> None:
+    """Kafka 4.1 stores the record: that was called a failure, and no round trip was tried."""
+    address = start_broker(topics={"careful": 1}, config={"min.insync.replicas": 2}).bootstrap_servers
+    report = doctor.at(address, topic="careful", writes=True, acks=acks)
+    assert report.exit_status == 0
+    lines = "\n".join(line.text() for line in report.lines)
+    assert ("min.insync.replicas = 2 is more than the replicas of 0" in lines) == (acks == "all")
+    assert "ok    round trip" in lines
 
 
 @pytest.mark.parametrize("apis", [("DescribeQuorum",), ("DescribeQuorum", "ListOffsets")])
 def test_question_when_its_answer_makes_no_sense_then_the_next_ones_are_asked_all_the_same(
         start_broker: Callable[..., EmbeddedBroker], doctor: Doctor, apis: tuple[str, ...]) -> None:
     """A connection by which that came is closed; that was all-clear, for want of the answer to the question behind."""
-    broker = start_broker(topics={"careful": 1}, config={"min.insync.replicas": 2})
+    broker = start_with_too_few_in_sync(start_broker)
     for api in apis:
         broker.faults.on(api).truncate(9, resize=True)
     report = doctor.at(broker.bootstrap_servers, topic="careful")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pyproducer import KafkaProducer
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import ConfigError
@@ -262,6 +263,17 @@ def test_coordinator_when_its_node_dies_then_another_is_found_and_knows_the_grou
     assert commit(second, 7) == ErrorCode.COORDINATOR_NOT_AVAILABLE, "__consumer_offsets has too few replicas in sync"
     broker.start_node(third)
     assert commit(second, 7) == 0
+
+
+def test_partition_when_it_has_fewer_replicas_than_min_insync_replicas_then_all_of_them_are_enough(
+        start_broker: StartBroker) -> None:
+    """As topics and settings have it that were made for a cluster: Kafka stores the records, ours refused for ever."""
+    broker = start_broker(topics={"orders": 1}, config={"min.insync.replicas": 2, "transaction.state.log.min.isr": 2})
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "t"}) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send("orders", b"v")
+    assert broker.log_end_offsets("orders") == {0: 2}
 
 
 def test_transaction_when_too_few_replicas_are_in_sync_then_it_ends_when_they_are_again(

@@ -51,8 +51,11 @@ class Partition:
 
     @property
     def has_enough_replicas(self) -> bool:
-        """Whether as many are in sync as min.insync.replicas asks, for those who want acks=all."""
-        return len(self.replicas.isr) >= self.config.min_insync_replicas
+        """Whether as many are in sync as min.insync.replicas asks, or all that there are: for those who want acks=all.
+
+        Source: Java Partition.effectiveMinIsr (4.1).
+        """
+        return len(self.replicas.isr) >= min(self.config.min_insync_replicas, len(self.replicas.assigned))
 
     def end_offset_at(self, node_id: int) -> int:
         """Return where the log ends at one of its replicas."""

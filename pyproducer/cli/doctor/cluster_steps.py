@@ -181,12 +181,19 @@ class ClusterSteps:
                               f"{topic}: it has none", "start the brokers that hold their replicas")
             return
         needed = self._min_insync_replicas(topic)
-        short = [row["partition_index"] for row in rows if needed is not None and len(row["isr_nodes"]) < needed]
+        # Brokers that are new enough ask for no more replicas than a partition has.
+        short = [row["partition_index"] for row in rows if needed is not None and len(row["isr_nodes"]) < min(
+            needed, len(row["replica_nodes"]))]
+        few = [row["partition_index"] for row in rows if needed is not None and len(row["replica_nodes"]) < needed]
         behind = [row["partition_index"] for row in rows if len(row["isr_nodes"]) < len(row["replica_nodes"])]
         if short and self._config.acks == "-1":
             self._report.fail(PARTITIONS, f"{topic}: fewer than min.insync.replicas = {needed} replicas are in sync of "
                               f"{_numbers(short)}, so acks=all is refused",
                               "start the brokers that hold the other replicas, or lower its min.insync.replicas")
+        elif few and self._config.acks == "-1":
+            self._report.warn(PARTITIONS, f"{topic}: min.insync.replicas = {needed} is more than the replicas of "
+                              f"{_numbers(few)}: older brokers refuse acks=all",
+                              "give it more replicas, or lower its min.insync.replicas")
         elif behind:
             self._report.warn(PARTITIONS, f"{topic}: not all replicas are in sync of {_numbers(behind)}",
                               "see why these brokers are behind")
