@@ -56,9 +56,9 @@ def bytes_chunks(name: str, column: Any) -> list[Any]:
     Raises:
         TypeError: It holds neither, or cannot be read. Not sent.
     """
+    chunks = chunks_of(name, column)
     from pyarrow import types
 
-    chunks = chunks_of(name, column)
     for chunk in chunks:
         kind = chunk.type
         value_kind = kind.value_type if types.is_dictionary(kind) else kind
@@ -217,7 +217,8 @@ def _is_of_headers(kind: Any) -> bool:
     if not types.is_struct(pair) or [field.name for field in pair] != ["key", "value"]:
         return False
     key, value = pair[0].type, pair[1].type
-    return bool(types.is_string(key) or types.is_large_string(key)) and (_is_plain(value) or bool(types.is_null(value)))
+    return (bool(types.is_string(key) or types.is_large_string(key) or types.is_string_view(key))
+            and (_is_plain(value) or _is_castable(value)))
 
 
 def _is_plain(kind: Any) -> bool:

@@ -34,6 +34,7 @@ from pyproducer.transaction.transactions import OpenTransaction
 
 # What concerns all rows that were not handed over yet: no memory, and a producer or a transaction that takes none.
 REFUSES_THE_REST = (BufferExhaustedError, IllegalStateError, AbortableTransactionError, FatalProducerError)
+_NO_PAIR = {"key": None, "value": None}
 
 
 class _Row(NamedTuple):
@@ -181,11 +182,15 @@ def _place(record: ProducerRecord) -> TopicPartition:
 
 
 def _header_rows(column: Any) -> list[Any]:
-    """Return the headers of each row; Arrow gives lists of {"key": ..., "value": ...}."""
+    """Return the headers of each row; Arrow gives lists of {"key": ..., "value": ...}, whose text is UTF-8."""
     if not arrow_columns.is_arrow(column):
         return to_items("headers", column)
-    return [item and [(pair["key"], pair["value"]) for pair in item]
+    return [item and [_header(**pair or _NO_PAIR) for pair in item]
             for item in arrow_columns.items_of("headers", arrow_columns.header_chunks(column))]
+
+
+def _header(key: str | None, value: bytes | str | None) -> tuple[str | None, bytes | None]:
+    return key, value.encode() if isinstance(value, str) else value
 
 
 def _left_ms(clock: Clock, deadline_ms: int) -> int:

@@ -276,6 +276,28 @@ def test_headers_when_they_are_arrows_then_the_same_are_taken_and_refused_whatev
     assert [(record.value, tuple(record.headers)) for record in records] == [(b"w", ())] * 3
 
 
+@pytest.mark.parametrize("value", ["binary", "large_binary", "string", "large_string", "string_view", "binary_view"])
+@pytest.mark.parametrize("key", ["string", "large_string", "string_view"])
+def test_headers_when_they_are_text_or_views_then_they_are_utf_8_whatever_road_they_take(
+        send: Callable[..., list[Record]], key: str, value: str) -> None:
+    """Values of text were sent by columns, and refused with an interceptor and by MockProducer; views, which polars
+    gives, were refused by both."""
+    kind = header_type(getattr(pyarrow, key)(), getattr(pyarrow, value)())
+    rows = [[{"key": "a", "value": "caf\u00e9"}, {"key": "b", "value": None}], None, []]
+    plain = pyarrow.array(rows, header_type(pyarrow.string(), pyarrow.string()))
+    records = send([b"v"] * 3, headers=plain.cast(kind))
+    assert [tuple(record.headers) for record in records] == [
+        (("a", "caf\u00e9".encode()), ("b", None)), (), ()]
+
+
+@pytest.mark.parametrize("row", [[None], [{"key": None, "value": b"x"}]], ids=["pair", "key"])
+def test_headers_when_a_pair_or_a_key_is_null_then_its_row_is_named_whatever_road_it_takes(
+        send: Callable[..., list[Record]], row: Any) -> None:
+    """A pair that is null was "'NoneType' object is not subscriptable" where rows go one by one."""
+    with pytest.raises(TypeError, match=r"^headers, row 1: a header's key must be str, got NoneType: None$"):
+        send([b"v"] * 2, headers=pyarrow.array([[], row], header_type(pyarrow.string(), pyarrow.binary())))
+
+
 def test_timestamps_when_they_must_be_in_seconds_then_the_row_is_refused_whatever_road_it_takes(
         send: Callable[..., list[Record]]) -> None:
     """In an Arrow column they were stored as 1970, and retention deleted the records."""

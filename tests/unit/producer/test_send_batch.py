@@ -89,6 +89,11 @@ def test_pyarrow_is_not_imported_for_lists(monkeypatch):
 
     with pytest.raises(TypeError, match="pip install pyarrow"):
         to_items("values", Column())
+    columns = {"keys": [b"k"], "headers": [None], "timestamps": [5], "partitions": [0]}
+    for name in ("values", *columns):
+        given = {**columns, "values": [b"v"], name: Column()}
+        with pytest.raises(TypeError, match=f"^{name} is an Arrow object .Column., and .* pip install pyarrow"):
+            read_columns(**given, now_ms=5, to_bytes=lambda *_: None)
 
 
 @pytest.mark.parametrize(("name", "column", "error", "words"), [
