@@ -99,8 +99,13 @@ def items_of(name: str, chunks: list[Any]) -> list[Any]:
     return items
 
 
-def bytes_column(chunk: Any) -> Column:
+def bytes_column(chunk: Any, dictionaries: dict[Any, Column]) -> Column:
     """Return the column of an array whose type was checked.
+
+    Args:
+        chunk: The array.
+        dictionaries: Columns of the dictionaries that were read for the same call, by where these lie. Added to: pieces
+            of an array have one dictionary, as arrays of a ChunkedArray may have.
 
     Raises:
         ValueError: Its buffers contradict each other. Not sent.
@@ -115,31 +120,40 @@ def bytes_column(chunk: Any) -> Column:
         if not types.is_signed_integer(indices.type):
             indices = indices.cast(pyarrow.int64())
         validity, numbers = indices.buffers()
+        values = chunk.dictionary
+        place = (values.offset, len(values), *(buffer is not None and buffer.address for buffer in values.buffers()))
+        if place not in dictionaries:
+            dictionaries[place] = bytes_column(values, dictionaries)
         return dictionary_column(validity, numbers, indices.type.bit_width // 8, indices.offset, len(indices),
-                                 bytes_column(chunk.dictionary))
+                                 dictionaries[place])
     if _is_castable(chunk.type):
         chunk = chunk.cast(pyarrow.large_binary())
     validity, offsets, data = chunk.buffers()
     return binary_column(validity, offsets, data, _is_wide(chunk.type), chunk.offset, len(chunk))
 
 
-def header_columns(chunk: Any, first_row: int) -> tuple[Column, array[int]]:
-    """Return the encoded headers of a list<struct<key, value>> array, and how much room each row's ask for.
+def header_rows(chunk: Any, first_row: int) -> tuple[bytes, array[int], array[int]]:
+    """Encode the headers of a list<struct<key, value>> array; see `encode_header_rows`.
 
     Raises:
         TypeError: A key is null. Not sent.
         ValueError: A key is not UTF-8, or its buffers contradict each other. Not sent.
     """
-    from pyarrow import types
+    from pyarrow import compute, types
 
-    if types.is_null(chunk.type):
-        return items_column((b"\x00",) * len(chunk), 0, len(chunk)), array("q", (0,)) * len(chunk)
+    if types.is_null(chunk.type) or not len(chunk):
+        return b"\x00" * len(chunk), array("q", range(len(chunk) + 1)), array("q", (0,)) * len(chunk)
+    pairs, offsets = chunk.values, chunk.offsets
+    first, end = offsets[0].as_py(), offsets[-1].as_py()
+    if 0 <= first <= end <= len(pairs) and end - first < len(pairs):
+        # A slice has the pairs of the whole array, and all of them would be read with each slice.
+        chunk = type(chunk).from_arrays(compute.subtract(offsets, first), pairs.slice(first, end - first),
+                                        mask=chunk.is_null())
     # flatten() hands a null struct down to its fields, so that it is found as a null key.
-    keys, values = chunk.values.flatten()
-    validity, offsets = chunk.buffers()[:2]
-    data, ends, bounds = encode_header_rows(validity, offsets, types.is_large_list(chunk.type), chunk.offset,
-                                            len(chunk), bytes_column(keys), bytes_column(values), first_row)
-    return binary_column(None, ends, data, True, 0, len(chunk)), bounds
+    keys, values = (bytes_column(field, {}) for field in chunk.values.flatten())
+    validity, offset_numbers = chunk.buffers()[:2]
+    return encode_header_rows(validity, offset_numbers, types.is_large_list(chunk.type), chunk.offset, len(chunk), keys,
+                              values, first_row)
 
 
 def int_column(name: str, chunks: list[Any], form: str, default: int, highest: int) -> array[int]:

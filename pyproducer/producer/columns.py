@@ -24,6 +24,8 @@ MAX_TIMESTAMP = 2**63 - 1
 _NAT = -2**63
 _FINE_UNITS = frozenset({"ns]", "ps]", "fs]", "as]"})
 _EPOCH = datetime.fromtimestamp(0, timezone.utc)
+_Headers = tuple[bytes, "array[int]", "array[int]"]
+"""Encoded headers, where each row's begin and the last ones end, and their bounds; see `encode_header_rows`."""
 
 
 class Columns(NamedTuple):
@@ -41,7 +43,7 @@ class Columns(NamedTuple):
 class _Source:
     """A column that may lie in several pieces; `ends` says where each ends."""
 
-    def __init__(self, pieces: list[Any], lengths: Iterable[int], read: Callable[[Any, int, int, int], Any]) -> None:
+    def __init__(self, pieces: list[Any], lengths: Iterable[int], read: Callable[[Any, int, int], Any]) -> None:
         self._pieces = pieces
         self._read = read
         self.ends: list[int] = []
@@ -56,7 +58,7 @@ class _Source:
     def part(self, first_row: int, row_count: int) -> Any:
         """Return rows that lie in one piece."""
         piece = bisect_right(self.ends, first_row)
-        return self._read(self._pieces[piece], first_row - self._starts[piece], row_count, first_row)
+        return self._read(self._pieces[piece], first_row - self._starts[piece], row_count)
 
 
 def read_columns(values: Any, keys: Any, headers: Any, timestamps: Any, partitions: Any, now_ms: int,
@@ -197,7 +199,9 @@ def _moments(column: Any) -> list[datetime | None]:
 def _bytes_source(name: str, column: Any, to_bytes: Callable[[str, Any], bytes | None]) -> _Source:
     if arrow_columns.is_arrow(column):
         chunks = arrow_columns.bytes_chunks(name, column)
-        return _Source(chunks, map(len, chunks), _read_arrow)
+        dictionaries: dict[Any, Column] = {}
+        return _Source(chunks, map(len, chunks), lambda chunk, offset, count: arrow_columns.bytes_column(
+            chunk.slice(offset, count), dictionaries))
     rows = tuple(column if type(column) is list else to_items(name, column))
     try:
         whole = items_column(rows, 0, len(rows))
@@ -205,7 +209,7 @@ def _bytes_source(name: str, column: Any, to_bytes: Callable[[str, Any], bytes |
         rows = tuple(_converted(name, rows, to_bytes))
         whole = items_column(rows, 0, len(rows))
 
-    def read(_piece: Any, offset: int, count: int, _first_row: int) -> Column:
+    def read(_piece: Any, offset: int, count: int) -> Column:
         return whole if count == len(rows) else items_column(rows, offset, count)
 
     return _Source([None], [len(rows)], read)
@@ -220,9 +224,23 @@ def _converted(name: str, items: Iterable[Any], to_bytes: Callable[[str, Any], b
 
 
 def _headers_source(column: Any) -> _Source:
+    pieces: list[_Headers] = []
     if arrow_columns.is_arrow(column):
-        chunks = arrow_columns.header_chunks(column)
-        return _Source(chunks, map(len, chunks), _read_arrow_headers)
+        first_row = 0
+        for chunk in arrow_columns.header_chunks(column):
+            pieces.append(arrow_columns.header_rows(chunk, first_row))
+            first_row += len(chunk)
+    else:
+        pieces.append(_listed_headers(column))
+
+    def read(piece: _Headers, offset: int, count: int) -> tuple[Column, array[int]]:
+        data, ends, bounds = piece
+        return binary_column(None, ends, data, True, offset, count), bounds[offset:offset + count]
+
+    return _Source(pieces, (len(bounds) for *_, bounds in pieces), read)
+
+
+def _listed_headers(column: Any) -> _Headers:
     parts: list[bytes] = []
     ends, bounds = array("q", [0]), array("q")
     for row, item in enumerate(to_items("headers", column)):
@@ -233,21 +251,8 @@ def _headers_source(column: Any) -> _Source:
         parts.append(encode_headers(headers))
         ends.append(ends[-1] + len(parts[-1]))
         bounds.append(sum(10 + 4 * len(key) + (0 if value is None else len(value)) for key, value in headers))
-    data = b"".join(parts)
-
-    def read(_piece: Any, offset: int, count: int, _first_row: int) -> tuple[Column, array[int]]:
-        return binary_column(None, ends, data, True, offset, count), bounds[offset:offset + count]
-
-    return _Source([None], [len(bounds)], read)
+    return b"".join(parts), ends, bounds
 
 
 def _nothing(length: int) -> _Source:
     return _Source([None], [length], lambda *_: None)
-
-
-def _read_arrow(chunk: Any, offset: int, count: int, _first_row: int) -> Column:
-    return arrow_columns.bytes_column(chunk.slice(offset, count))
-
-
-def _read_arrow_headers(chunk: Any, offset: int, count: int, first_row: int) -> tuple[Column, array[int]]:
-    return arrow_columns.header_columns(chunk.slice(offset, count), first_row)

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from pyproducer import BufferExhaustedError, ProducerInterceptor
+from pyproducer.hotpath import binary_column
+from pyproducer.producer import arrow_columns
 from pyproducer.record.record_reader import Record
 from pyproducer.testing import MockProducer
 from tests.conftest import refuse
@@ -296,6 +298,41 @@ def test_headers_when_a_pair_or_a_key_is_null_then_its_row_is_named_whatever_roa
     """A pair that is null was "'NoneType' object is not subscriptable" where rows go one by one."""
     with pytest.raises(TypeError, match=r"^headers, row 1: a header's key must be str, got NoneType: None$"):
         send([b"v"] * 2, headers=pyarrow.array([[], row], header_type(pyarrow.string(), pyarrow.binary())))
+
+
+def one_piece_for_many(rows: int) -> dict[str, Any]:
+    """Return columns of one piece each, which say the row's number in each row."""
+    return {"keys": pyarrow.array([b"%d" % row for row in range(rows)]).dictionary_encode(),
+            "headers": pyarrow.array([[{"key": "h", "value": b"%d" % row}] for row in range(rows)],
+                                     header_type(pyarrow.string(), pyarrow.binary()))}
+
+
+def slices(column: Any, rows: int) -> Any:
+    """Cut a column into slices of two rows, which share its buffers."""
+    return pyarrow.chunked_array([column.slice(first, 2) for first in range(0, rows, 2)])
+
+
+@pytest.mark.parametrize("cut", ["values", "all"])
+def test_columns_when_cut_into_many_pieces_then_a_dictionary_and_headers_are_read_once(
+        monkeypatch: pytest.MonkeyPatch, facades: Facades, cut: str) -> None:
+    """With each piece the whole dictionary, and all headers of the column, were read and copied anew."""
+    read = []
+
+    def counting(*arguments: Any) -> Any:
+        read.append(arguments[-1])
+        return binary_column(*arguments)
+
+    monkeypatch.setattr(arrow_columns, "binary_column", counting)
+    rows = 100
+    values = pyarrow.array([b"v"] * rows)
+    columns = one_piece_for_many(rows)
+    facade = facades()
+    facade.know()
+    facade.producer.send_batch("t", slices(values, rows), partitions=[0] * rows, **{
+        name: slices(column, rows) if cut == "all" else column for name, column in columns.items()}).result(GIVE_UP_S)
+    assert [(record.key, tuple(record.headers)) for record in facade.broker.records] == [
+        (b"%d" % row, (("h", b"%d" % row),)) for row in range(rows)]
+    assert sum(read) == 4 * rows, "each value, each of the dictionary, and each header's key and value: once"
 
 
 def test_timestamps_when_they_must_be_in_seconds_then_the_row_is_refused_whatever_road_it_takes(
