@@ -86,7 +86,7 @@ class ExactlyOnce:
         if not isinstance(place, str) or not place.strip():
             raise ConfigError(TOPIC, place, "rows name their topics, so name one here that exists: what was decided is "
                                             "kept as offsets of its partition 0")
-        check_topic(place.strip(), TOPIC if TOPIC in given else "topic")
+        check_topic(place.strip())
         on_lost, start = given.get(ON_LOST, REWRITE), given.get(START, STRICT)
         check_choices(on_lost, start)
         props["transactional.id"] = f"{prefix}.p0"  # each task binds its own

@@ -25,10 +25,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyproducer.common.errors import ConfigError
+from pyproducer.common.kafka_string import beginning
 from pyproducer.common.secrets import SecretText, SecretValue
 from pyproducer.common.settings.config_providers import KEY as PROVIDERS
 from pyproducer.common.settings.config_providers import PREFIX as PROVIDER_PREFIX
 from pyproducer.common.settings.parse import split_list
+from pyproducer.common.topic_name import topic_name_fault
 from pyproducer.producer.config import CONFIG_TABLE, ProducerConfig
 from pyproducer.producer.config.other_names import translated
 from pyproducer.spark.columns import COLUMNS, TIMESTAMP_COLUMN
@@ -47,6 +49,7 @@ _REFUSED = {
                         "ByteArraySerializer.",
     "transactional.id": "a sink delivers at least once, or a stream exactly once with exactly.once.id; one "
                         "transactional id cannot serve several tasks",
+    "topic": "producers have none: give it as KafkaSink(props, topic=...), or as the data source's option topic",
 }
 # Options that Spark gives every sink, and those of Spark's Kafka source, which people copy beside the sink's.
 _NOT_FOR_US = frozenset({
@@ -118,6 +121,9 @@ class SinkSettings:
             topic = topic.strip()
             if not topic:
                 raise ConfigError("topic", topic, "it must not be empty; leave it out to use the column 'topic'")
+            fault = topic_name_fault(topic)
+            if fault is not None:
+                raise ConfigError("topic", beginning(topic), fault)
         exactly_once = ExactlyOnce.taken_from(producer_props, topic)
         try:
             pool_key = _pool_key(producer_props)

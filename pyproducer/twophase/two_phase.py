@@ -494,7 +494,7 @@ def check_prefix(prefix: object) -> None:
         raise ConfigError(ID, beginning(prefix), f"it is sent with a task's number behind it: {fault}")
 
 
-def check_topic(topic: str, option: str = TOPIC) -> None:
+def check_topic(topic: str) -> None:
     """Do nothing where a topic can have the name.
 
     Raises:
@@ -502,7 +502,7 @@ def check_topic(topic: str, option: str = TOPIC) -> None:
     """
     fault = topic_name_fault(topic)
     if fault is not None:
-        raise ConfigError(option, beginning(topic), fault)
+        raise ConfigError(TOPIC, beginning(topic), fault)
 
 
 def check_choices(on_lost: object, start: object) -> None:

@@ -133,10 +133,22 @@ def test_props_with_and_without_the_prefix_lose_it(key: str) -> None:
     ({"linger.msec": 1}, r"linger\.ms"),
     ({"pyproducer.pool.size": 0}, "a whole number from 1 on"),
     ({"pyproducer.pool.size": "many"}, "a whole number from 1 on"),
+    ({"topic": "orders"}, r"configuration topic: .*KafkaSink\(props, topic=\.\.\.\)"),
+    ({"kafka.topic": "orders"}, r"configuration topic: .*KafkaSink\(props, topic=\.\.\.\)"),
 ])
 def test_props_that_a_sink_cannot_take_are_refused(props: dict[str, object], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         SinkSettings.of({**SERVERS, **props}, None)
+
+
+@pytest.mark.parametrize("topic", ["or ders", "..", "t" * 300])
+def test_topic_when_no_topic_can_have_the_name_then_it_is_refused_on_the_driver(topic: str) -> None:
+    """Each attempt of each task found it."""
+    with pytest.raises(ConfigError, match=r"configuration topic: Topic name is invalid") as caught:
+        SinkSettings.of(SERVERS, topic)
+    assert len(str(caught.value)) < 400
+    with pytest.raises(ConfigError, match=r"configuration topic: Topic name is invalid"):
+        SinkSettings.of_options({**SERVERS, "topic": topic})
 
 
 def test_options_of_spark_and_of_its_kafka_source_are_left_aside() -> None:
