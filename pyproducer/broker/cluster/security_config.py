@@ -52,6 +52,5 @@ SECURITY_ROWS = (
     Setting(f"{_OAUTH}clock.skew.seconds", Type.INT, 30, "How far apart the clocks may be."),
     Setting(f"{_OAUTH}expected.audience", Type.LIST, None, "A token must be for one of them."),
     Setting(f"{_OAUTH}expected.issuer", Type.STRING, None, "A token must be from it."),
-    Setting(f"{_OAUTH}scope.claim.name", Type.STRING, "scope", "The claim that says what a token is for."),
     Setting(f"{_OAUTH}sub.claim.name", Type.STRING, "sub", "The claim that says whose a token is."),
 )

@@ -56,7 +56,6 @@ class JwksSettings:
         expected_issuer: A token must be from it; None for any.
         clock_skew_s: How far apart the clocks may be.
         sub_claim_name: The claim that says who it is.
-        scope_claim_name: The claim that says what for.
     """
 
     url: str
@@ -67,7 +66,6 @@ class JwksSettings:
     expected_issuer: str | None = None
     clock_skew_s: int = 30
     sub_claim_name: str = "sub"
-    scope_claim_name: str = "scope"
 
 
 def fetch_text(url: str) -> str:

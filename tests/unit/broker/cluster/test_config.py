@@ -28,7 +28,7 @@ KAFKAS_TYPES = {
         advertised.listeners authorizer.class.name broker.rack compression.type controller.listener.names
         listener.security.protocol.map listeners log.dir log.dirs log.message.timestamp.type
         max.connections.per.ip.overrides replica.selector.class sasl.oauthbearer.expected.issuer
-        sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
+        sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.sub.claim.name
         ssl.client.auth ssl.keystore.location ssl.keystore.type ssl.principal.mapping.rules
         ssl.truststore.location ssl.truststore.type
         """,
