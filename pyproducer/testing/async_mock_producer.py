@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 class AsyncMockProducer(Generic[K, V]):
     """Stands for an AsyncKafkaProducer in tests; see MockProducer, which `mock` is."""
 
+    # What a test changes of the mock it changes of `mock`: an attribute that is set here would do nothing.
+    __slots__ = ("__weakref__", "mock")
+
     def __init__(self, mock: MockProducer[K, V]) -> None:
         self.mock = mock
 

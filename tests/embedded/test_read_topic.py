@@ -7,6 +7,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Generator
+from typing import Any, Literal
 
 import pytest
 
@@ -23,6 +24,7 @@ from pyproducer import (
     UnsupportedVersionError,
 )
 from pyproducer.broker import EmbeddedBroker
+from pyproducer.broker.network.request_channel import Request
 from pyproducer.client import blocking_client
 from pyproducer.client.resolver import ResolvedAddress
 from pyproducer.common.error_codes import ErrorCode
@@ -282,6 +284,27 @@ def test_answer_when_it_is_an_error_then_said_of_what(start_broker: StartBroker,
     with pytest.raises(ApiError, match=words) as caught:
         list(read_topic(broker.bootstrap_servers, "t"))
     assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(("isolation_level", "end"), [
+    ("read_committed", "last_stable_offset"), ("read_uncommitted", "high_watermark")])
+def test_answer_when_it_has_no_records_up_to_the_end_then_that_is_the_end_of_the_partition(
+        start_broker: StartBroker, isolation_level: Literal["read_committed", "read_uncommitted"], end: str) -> None:
+    """Compaction had left nothing there, as of a tombstone: read_topic waited for its timeout, and then raised it."""
+    broker = start_broker(topics={"t": 1})
+    filled(broker)
+
+    def empty(request: Request) -> dict[str, Any]:
+        (topic,) = request.data["topics"]
+        partition = {"partition_index": 0, "error_code": 0, "high_watermark": -1, "last_stable_offset": -1,
+                     "log_start_offset": 0, "aborted_transactions": [], "records": b"",
+                     end: broker.log_end_offsets("t")[0]}
+        return {"throttle_time_ms": 0, "error_code": 0, "session_id": 0, "responses": [
+            {"topic_id": topic["topic_id"], "partitions": [partition]}]}
+
+    fault = broker.faults.on("Fetch").call(empty)
+    assert list(read_topic(broker.bootstrap_servers, "t", isolation_level=isolation_level)) == []
+    assert fault.count == 1
 
 
 @pytest.mark.parametrize("api", [ApiKeys.LIST_OFFSETS, ApiKeys.FETCH])

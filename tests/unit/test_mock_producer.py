@@ -556,3 +556,12 @@ def test_producers_of_event_loops_when_compared_with_the_protocols_then_they_hav
             assert {name for name in vars(protocol) if not name.startswith("_")} <= set(dir(kind))
     mock = MockProducer().as_async()
     assert isinstance(mock, AsyncTransactionalProducer)
+
+
+@pytest.mark.parametrize("name", ["flush_exception", "auto_complete"])
+def test_as_async_when_an_attribute_of_the_mock_is_set_on_it_then_that_is_refused(name: str) -> None:
+    """It was taken and did nothing: flush() passed, and each record was done at once."""
+    producer = MockProducer().as_async()
+    with pytest.raises(AttributeError, match=name):
+        setattr(producer, name, None)
+    setattr(producer.mock, name, None)
