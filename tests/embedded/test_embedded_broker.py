@@ -239,6 +239,48 @@ def await_gone(pid: int) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.parametrize("separate_process", [False, True])
+def test_records_when_some_are_deleted_then_they_are_not_told(separate_process: bool) -> None:
+    """They were, as long as their segment was there: who cleans a topic between tests saw those of the last one."""
+    with EmbeddedBroker(topics={"orders": 1}, separate_process=separate_process) as broker:
+        with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            for number in range(4):
+                producer.send("orders", b"%d" % number)
+        with connect(broker) as client:
+            client.request(ApiKeys.DELETE_RECORDS, 1, {"timeout_ms": 10_000, "topics": [
+                {"name": "orders", "partitions": [{"partition_index": 0, "offset": 2}]}]})
+        assert [record.value for record in broker.records("orders")] == [b"2", b"3"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals that interrupt are of POSIX")
+@pytest.mark.parametrize("words", [1, 20_000], ids=["its answer", "half of it written"])
+def test_child_when_a_question_is_given_up_then_its_answer_is_not_the_next_ones(words: int) -> None:
+    """A signal's handler raises, as pytest-timeout's does: from then on each question got the answer of the one before.
+
+    The question that is longer than what a pipe holds is half written then.
+    """
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(*_arguments: object) -> None:
+        raise Interrupted
+
+    with EmbeddedBroker(topics={"orders": 3}, separate_process=True) as broker:
+        before = signal.signal(signal.SIGALRM, interrupt)
+        os.kill(pid_of(broker), signal.SIGSTOP)
+        try:
+            with pytest.raises(Interrupted):  # noqa: PT012 - the timer must not come before
+                signal.setitimer(signal.ITIMER_REAL, 0.3)
+                broker.leader_of("orders " * words, 0)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+            os.kill(pid_of(broker), signal.SIGCONT)
+        assert broker.log_end_offsets("orders") == {0: 0, 1: 0, 2: 0}
+        assert broker.topics() == {"orders": 3}
+        assert broker.create_topic("orders") is False
+
+
 def test_child_that_was_killed_is_named_and_its_log_is_whole(tmp_path: Path) -> None:
     broker = EmbeddedBroker(data_dir=tmp_path, topics={"orders": 1}, separate_process=True).start()
     acknowledged = 0

@@ -15,7 +15,7 @@ import sys
 from types import FrameType
 from typing import Any, TextIO
 
-from pyproducer.broker.control.child_process import STOP
+from pyproducer.broker.control.child_process import STOP, parsed
 from pyproducer.broker.control.commands import run_command
 from pyproducer.broker.control.in_process import ClusterOptions, InProcessCluster
 from pyproducer.broker.control.observations import from_json, to_json
@@ -34,17 +34,20 @@ def main() -> int:
     if first in _ENDS:
         return 0
     options = json.loads(first)
+    number = options.pop("number")
     options["node_config"] = {int(node_id): settings for node_id, settings in options["node_config"].items()}
     try:
         cluster = InProcessCluster(ClusterOptions(**options))
         cluster.start()
     except KafkaError as error:
-        _answer(answers, _failure(error))
+        _answer(answers, number, _failure(error))
         return 1
     try:
-        _answer(answers, {"result": {"addresses": cluster.addresses(), "data_dir": str(cluster.data_dir)}})
+        _answer(answers, number, {"result": {"addresses": cluster.addresses(), "data_dir": str(cluster.data_dir)}})
         while (line := sys.stdin.readline()) not in _ENDS:
-            _answer(answers, _run(cluster, json.loads(line)))
+            command = parsed(line)
+            if command is not None:
+                _answer(answers, command["number"], _run(cluster, command))
     finally:
         cluster.stop()
         with contextlib.suppress(OSError):
@@ -69,8 +72,8 @@ def _failure(error: KafkaError) -> dict[str, Any]:
     return {"error": str(error)}
 
 
-def _answer(answers: TextIO, answer: dict[str, Any]) -> None:
-    answers.write(json.dumps(answer) + "\n")
+def _answer(answers: TextIO, number: int, answer: dict[str, Any]) -> None:
+    answers.write(json.dumps({**answer, "number": number}) + "\n")
     answers.flush()
 
 

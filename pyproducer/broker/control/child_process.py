@@ -8,6 +8,9 @@ The two speak JSON lines over the child's stdin and stdout: first the options go
 commands and their results. The child ends when an empty line tells it to, or when its stdin ends: that happens however
 the parent dies, but not while another child lives that the parent has forked, for that has the pipe, too. It runs in a
 session of its own, so that Ctrl-C reaches only the parent, which then stops it.
+
+Questions have numbers, and answers those of their questions: a signal's handler may raise while one is written or
+answered, as pytest-timeout's does, and its answer is not the next question's. What is only a part of a line is skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +30,18 @@ from pyproducer.common.errors import ConfigError, IllegalStateError
 
 # A stop closes logs and joins threads, which takes milliseconds; this long means that it hangs.
 _STOP_TIMEOUT_S = 15
+_READ_BYTES = 1 << 16
 STOP = "\n"  # what is said instead of a question
+PART_ENDS = b" \n"  # a line that is no question, and does not stop
+
+
+def parsed(line: str | bytes) -> dict[str, Any] | None:
+    """Return a question or an answer; None for a part of one."""
+    try:
+        found: dict[str, Any] = json.loads(line)
+    except ValueError:
+        return None
+    return found
 
 
 class ChildProcessCluster:
@@ -36,7 +50,10 @@ class ChildProcessCluster:
     def __init__(self, options: ClusterOptions) -> None:
         self._options = options
         self._lock = threading.Lock()  # guards the pipes: one question at a time
-        self._process: subprocess.Popen[str] | None = None
+        self._number = 0  # of the last question
+        self._is_torn = False  # of the last question a part may be missing
+        self._received = bytearray()  # what is no whole line yet
+        self._process: subprocess.Popen[bytes] | None = None
         self._process_id = 0  # whose child that is
         self._addresses: dict[str, list[tuple[str, int]]] = {}
         self.data_dir: Path | None = None
@@ -59,7 +76,9 @@ class ChildProcessCluster:
         self._process_id = os.getpid()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "pyproducer.broker.control.child_main"], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True, encoding="utf-8", env=environment, start_new_session=True)
+            stdout=subprocess.PIPE, bufsize=0, env=environment, start_new_session=True)
+        self._is_torn = False
+        self._received.clear()
         options = self._options
         try:
             started = self._ask({
@@ -91,10 +110,10 @@ class ChildProcessCluster:
             assert process.stdin is not None
             assert process.stdout is not None
             try:
-                process.stdin.write(STOP)
-                process.stdin.close()
+                self._write(process, STOP.encode())
             except OSError:
                 pass  # it has gone already
+            process.stdin.close()
             try:
                 process.wait(_STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
@@ -125,21 +144,41 @@ class ChildProcessCluster:
             process = self._process
             if process is None:
                 raise IllegalStateError("The embedded broker is not running")
-            assert process.stdin is not None
-            assert process.stdout is not None
+            self._number += 1
             try:
-                process.stdin.write(json.dumps(question) + "\n")
-                process.stdin.flush()
-                line = process.stdout.readline()
+                self._write(process, json.dumps({**question, "number": self._number}).encode() + b"\n")
+                while (answer := parsed(self._read_line(process))) is None or answer["number"] != self._number:
+                    pass
             except OSError:
-                line = ""
-            if not line:
                 raise IllegalStateError(f"The embedded broker's process {process.pid} has ended "
-                                        f"(exit code {process.poll()}); its error output says why")
-            answer = json.loads(line)
+                                        f"(exit code {process.poll()}); its error output says why") from None
         if "config_error" in answer:
             key, value, why = answer["config_error"]
             raise ConfigError(key, value, why)
         if "error" in answer:
             raise IllegalStateError(answer["error"])
         return answer["result"]
+
+    def _write(self, process: subprocess.Popen[bytes], line: bytes) -> None:
+        assert process.stdin is not None
+        if self._is_torn:
+            line = PART_ENDS + line
+        self._is_torn = True
+        left = memoryview(line)
+        while left:
+            left = left[process.stdin.write(left):]
+        self._is_torn = False
+
+    def _read_line(self, process: subprocess.Popen[bytes]) -> bytes:
+        """Raises OSError when there are no more."""
+        assert process.stdout is not None
+        looked_at = 0
+        while (end := self._received.find(b"\n", looked_at)) < 0:
+            looked_at = len(self._received)
+            data = process.stdout.read(_READ_BYTES)
+            if not data:
+                raise OSError("the child has closed its end")
+            self._received += data
+        line = bytes(self._received[:end])
+        del self._received[:end + 1]
+        return line

@@ -98,6 +98,7 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
     "topics": _Cluster.topics,
     "topic_sizes": _Cluster.topic_sizes,
     "log_end_offsets": _Cluster.log_end_offsets,
+    "log_start_offsets": _Cluster.log_start_offsets,
     "add_scram_user": _Cluster.add_scram_user,
     "nodes": _nodes,
     "leader_of": _leader_of,

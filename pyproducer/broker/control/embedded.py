@@ -168,12 +168,13 @@ class EmbeddedBroker(ClusterControl):
     # ---- records
 
     def records(self, topic: str) -> list[StoredRecord]:
-        """Return all records of a topic, by partition and offset, read from the log's files.
+        """Return all records of a topic that are not deleted, by partition and offset, read from the log's files.
 
         Raises:
             IllegalStateError: The broker is not running.
         """
-        return read_topic_records(self.data_dir, topic, self.topics().get(topic, 0))
+        return read_topic_records(self.data_dir, topic, lambda: {
+            int(index): int(offset) for index, offset in self._ask("log_start_offsets", topic=topic).items()})
 
     def _ask(self, command: str, **arguments: Any) -> Any:
         cluster = self._running()

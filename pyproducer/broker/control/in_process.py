@@ -264,6 +264,12 @@ class InProcessCluster:
         partitions = () if found is None else found.partitions
         return {partition.topic_partition.partition: partition.log.log_end_offset for partition in partitions}
 
+    def log_start_offsets(self, topic: str) -> dict[int, int]:
+        """Return the first offset of each partition that is not deleted; empty when there is no such topic."""
+        found = self.state.topics.find(topic)
+        partitions = () if found is None else found.partitions
+        return {partition.topic_partition.partition: partition.log.log_start_offset for partition in partitions}
+
     def _create_topics(self, state: ClusterState) -> None:
         for name, partition_count in self._options.topics.items():
             existing = state.topics.find(name)
