@@ -139,6 +139,11 @@ def make_producer(settings: dict[str, object]) -> KafkaProducer[Any, Any]:
         refuse(str(error))
 
 
+def how_it_ended(producer: KafkaProducer[Any, Any]) -> str:
+    """Return what can be said of records that have not failed: with acks=0 no broker answers."""
+    return "sent, unconfirmed (acks=0)" if producer.config()["acks"] == "0" else "stored"
+
+
 def refuse(why: str) -> NoReturn:
     """End the command: it cannot be done as it was asked for."""
     name = click.get_current_context().info_name

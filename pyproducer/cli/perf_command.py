@@ -19,6 +19,7 @@ from pyproducer.cli.client_settings import (
     INTERRUPTED,
     Number,
     client_options,
+    how_it_ended,
     make_producer,
     refuse,
     sending_settings,
@@ -101,7 +102,8 @@ def perf(topic: str, bootstrap_server: str | None, config_file: str | None, prop
     except KeyboardInterrupt:
         producer.close(0)
     progress.end()
-    _print(Distribution.of(latency_us), failures, took_s, record_size, interrupted=interrupted)
+    _print(Distribution.of(latency_us), failures, took_s, record_size, interrupted=interrupted,
+           ended=how_it_ended(producer))
     if why is not None:
         click.echo(f"\n{why}")
     sys.exit(INTERRUPTED if interrupted else 1 if failures.count or is_ended else 0)
@@ -133,9 +135,9 @@ class _Failures:
 
 
 def _print(latency_us: Distribution, failures: _Failures, took_s: float, record_size: int, *,
-           interrupted: bool) -> None:
+           interrupted: bool, ended: str) -> None:
     stored = latency_us.number
-    click.echo(f"{'interrupted: ' if interrupted else ''}{stored:,} records of {record_size} bytes stored, "
+    click.echo(f"{'interrupted: ' if interrupted else ''}{stored:,} records of {record_size} bytes {ended}, "
                f"{failures.count:,} failed, in {took_s:.2f} s: {stored / took_s:,.0f} records and "
                f"{stored * record_size / took_s / 1e6:,.1f} MB a second")
     if failures.count:
@@ -163,7 +165,8 @@ def _chart(latency_us: Distribution) -> list[str]:
             index += 1
         seen += here
         if here or found:
-            found.append((bound, here))
+            # What is in the last bucket is above any bound that it was compared with.
+            found.append((max(bound, latency_us.peak) if index == len(ENDS) else bound, here))
         bound *= 2
     most = max(here for _, here in found)
     return [f"  to {bound / 1000:>9,.3f} ms {'#' * max(1, round(_CHART_WIDTH * here / most)) if here else '':<40} "

@@ -25,6 +25,7 @@ from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.cli.client_settings import (
     INTERRUPTED,
     client_options,
+    how_it_ended,
     make_producer,
     refuse,
     sending_settings,
@@ -116,8 +117,8 @@ def send(topic: str, files: tuple[BinaryIO, ...], bootstrap_server: str | None, 
         tell(f"... {failed - _MOST_TOLD:,} more failed")
     if failed or interrupted or run.is_cut_off or not quiet:
         rate = f", {summary.delivered / took_s:,.0f} a second" if took_s > 0 else ""
-        tell(f"{'interrupted: ' if interrupted else ''}{summary.delivered:,} stored, {failed:,} failed in "
-             f"{took_s:.1f} s{rate}")
+        tell(f"{'interrupted: ' if interrupted else ''}{summary.delivered:,} {how_it_ended(producer)}, "
+             f"{failed:,} failed in {took_s:.1f} s{rate}")
     sys.exit(INTERRUPTED if interrupted else _FAILED if failed or run.is_cut_off else 0)
 
 

@@ -142,8 +142,11 @@ def abort(client: CoordinatorClient, transactional_id: str, fences: bool) -> Non
         sys.exit(_REFUSED)
     if fences:
         fenced = client.init_producer_id(transactional_id, max(found.timeout_ms, 1))
-        click.echo(f"{printable(transactional_id)}: the producer is fenced, and its transaction aborted; the epoch is "
-                   f"{fenced.epoch} now")
+        ended = {"Ongoing": "its transaction is aborted", "PrepareAbort": "its transaction is aborted",
+                 "PrepareCommit": "its transaction is committed, as it was decided before"}
+        click.echo(f"{printable(transactional_id)}: the producer is fenced, "
+                   f"{ended.get(found.state, f'no transaction was open ({found.state})')}; the epoch is {fenced.epoch} "
+                   "now")
         return
     if found.state != "Ongoing":
         click.echo(f"{printable(transactional_id)}: no transaction is open ({found.state})")
@@ -210,7 +213,8 @@ def _text(each: TransactionDescription) -> str:
     name = printable(each.transactional_id)
     if each.error_code:
         return f"{name}: {ErrorCode.name_of(each.error_code)}: {ErrorCode.of(each.error_code).sentence}"
-    since = "" if each.start_ms < 0 else f", open since {each.start_ms} ms of the epoch"
+    is_over = each.state.startswith("Complete")
+    since = "" if each.start_ms < 0 else f", {'begun at' if is_over else 'open since'} {each.start_ms} ms of the epoch"
     places = ", ".join(map(str, each.partitions))
     return (f"{name}: {each.state}, producer id {each.producer_id}, epoch {each.epoch}, transaction.timeout.ms "
             f"{each.timeout_ms}{since}{f': {places}' if places else ''}")

@@ -48,14 +48,17 @@ class Distribution(NamedTuple):
                             tuple(map(int.__sub__, self.counts, before.counts)))
 
     def quantile(self, share: float) -> float:
-        """Return a value that `share` of all are not above, within 6 %; 0 where there is none."""
+        """Return a value that `share` of all are not above, within 6 %; 0 where there is none.
+
+        The last bucket has no end but the largest value.
+        """
         count = sum(self.counts)
         wanted = share * count
         seen = 0
         for index, number in enumerate(self.counts):
             seen += number
             if number and seen >= wanted:
-                return float(min(ENDS[index], self.peak))
+                return float(self.peak if index == BUCKETS - 1 else min(ENDS[index], self.peak))
         return 0.0
 
     @property

@@ -54,6 +54,16 @@ def test_send_when_lines_come_in_a_pipe_then_each_is_stored_and_stdout_is_empty(
     assert stored(broker) == [(None, b""), (None, b"last without an end"), (None, b"one"), (None, b"two")]
 
 
+def test_send_and_perf_when_no_broker_answers_then_nothing_is_called_stored(broker: EmbeddedBroker) -> None:
+    """With acks=0 they said "3 stored" of what the topic had refused."""
+    broker.create_topic("tiny", 1, configs={"max.message.bytes": "40"})
+    there = ["-b", broker.bootstrap_servers, "-P", "acks=0"]
+    sent = CliRunner().invoke(main, ["send", *there, "tiny"], input=b"one\ntwo\n")
+    assert "2 sent, unconfirmed (acks=0), 0 failed in " in sent.output
+    measured = CliRunner().invoke(main, ["perf", *there, "--records", "3", "tiny"])
+    assert "3 records of 100 bytes sent, unconfirmed (acks=0), 0 failed" in measured.output
+
+
 @pytest.mark.parametrize(("closed", "arguments", "said"), [
     ("<&-", [], "Error: standard input is closed: name FILES with the lines\n"),
     ("<&-", ["-"], "standard input is closed: name a file with the lines\n"),

@@ -136,6 +136,13 @@ def test_record_when_asked_for_then_the_users_own_producer_writes_one(
     assert record.key == b"pyproducer-doctor"
 
 
+def test_record_when_no_broker_answers_then_it_is_not_called_written(doctor: Doctor, broker: EmbeddedBroker) -> None:
+    broker.create_topic("tiny", 1, configs={"max.message.bytes": "40"})
+    report = doctor.of("plain", topic="tiny", writes=True, acks="0")
+    assert steps(report)["round trip"] is WARN
+    assert "with acks=0 no broker says whether it is stored" in "".join(line.text() for line in report.lines)
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 def test_cluster_when_one_logs_in_over_tls_then_both_steps_say_so(
         doctor: Doctor, broker: EmbeddedBroker, mechanism: str) -> None:

@@ -259,12 +259,13 @@ def test_txn_when_transactions_are_open_then_it_lists_describes_and_aborts_them(
         assert txn(broker, "abort", "shop-1") == (0, "shop-1: its transaction is aborted\n")
         code, text = txn(broker, "abort", "shop-1")
         assert (code, text) == (0, "shop-1: no transaction is open (CompleteAbort)\n")
+        assert ", begun at " in txn(broker, "describe", "shop-1")[1]
         with pytest.raises(FatalProducerError):
             producer.commit_transaction()
         assert txn(broker, "abort", "nobody")[0] == 1
         code, text = txn(broker, "abort", "shop-1", "--fence")
         assert code == 0
-        assert "the producer is fenced" in text
+        assert "the producer is fenced, no transaction was open (CompleteAbort); the epoch is" in text
     assert committed(broker) == []
 
 

@@ -62,6 +62,10 @@ def write_one(config: ProducerConfig, topic: str, timeout_ms: int, clock: Clock,
     except KafkaError as error:
         report.fail(ROUND_TRIP, f"{topic}: {error}")
         return
+    if stored.offset < 0:  # acks=0: no broker answers
+        report.warn(ROUND_TRIP, f"{stored.topic}-{stored.partition}: one record was sent; with acks=0 no broker says "
+                                "whether it is stored", "set acks=all to know")
+        return
     outside = "" if config.transactional_id is None else ", in no transaction"
     report.ok(ROUND_TRIP, f"{topic}-{stored.partition}: one record was written at offset {stored.offset} in "
                           f"{clock.now_ms() - began_ms} ms with all handshakes{outside}")

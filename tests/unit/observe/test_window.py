@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyproducer.observe.window import Windows
+from pyproducer.hotpath import Histogram
+from pyproducer.observe.window import Distribution, Windows
 
 
 @pytest.mark.parametrize(("num_samples", "growth", "elapsed_s", "peak"), [
@@ -21,3 +22,11 @@ def test_view_when_samples_were_taken_then_it_goes_back_as_far_as_all_windows_to
     values["largest"] = 10
     view = windows.view(3500)
     assert (view.delta("records"), view.elapsed_s, view.peak("largest")) == (growth, elapsed_s, peak)
+
+
+def test_quantile_when_values_are_beyond_the_buckets_then_it_is_the_largest() -> None:
+    """8.4 s of 20: the last bucket has an end only on paper."""
+    histogram = Histogram()
+    for value in (20_000_000, 20_100_000):
+        histogram.add(value)
+    assert Distribution.of(histogram).quantile(0.5) == 20_100_000
