@@ -12,13 +12,13 @@ Source:  ours; Java CompletedFetch (4.1) for what is aborted. Control records ar
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 from pyproducer.client.blocking_client import BlockingClient, Connection
 from pyproducer.common.clock import Clock, SystemClock
 from pyproducer.common.error_codes import error_for_code
-from pyproducer.common.errors import KafkaTimeoutError
+from pyproducer.common.errors import KafkaTimeoutError, RemoteProtocolError
 from pyproducer.common.records import Header
 from pyproducer.common.waiting import checked_timeout
 from pyproducer.network.sasl.patient_login import login_of
@@ -141,7 +141,7 @@ def _spans(client: BlockingClient, bootstrap_servers: tuple[tuple[str, int], ...
     """Ask for the partitions of a topic, and where each begins and ends now."""
     metadata = client.ask(client.connect_to_any(bootstrap_servers), ApiKeys.METADATA, lambda version: {
         "topics": [{"name": topic}], "allow_auto_topic_creation": False}).body
-    described = metadata["topics"][0]
+    described = _only(metadata["topics"], "Metadata", topic)
     _ensure_no_error(described["error_code"], "Metadata", topic)
     nodes = {broker["node_id"]: (broker["host"], broker["port"]) for broker in metadata["brokers"]}
     leaders: dict[int, Connection] = {}
@@ -167,8 +167,9 @@ def _offset(client: BlockingClient, leader: Connection, topic: str, partition: i
         "topics": [{"name": topic, "partitions": [
             {"partition_index": partition, "current_leader_epoch": -1, "timestamp": which}]}],
         "timeout_ms": REMOTE_LOOKUP_TIMEOUT_MS}).body
-    found = answer["topics"][0]["partitions"][0]
-    _ensure_no_error(found["error_code"], "ListOffsets", f"{topic}-{partition}")
+    what = f"{topic}-{partition}"
+    found = _only(_only(answer["topics"], "ListOffsets", what)["partitions"], "ListOffsets", what)
+    _ensure_no_error(found["error_code"], "ListOffsets", what)
     return int(found["offset"])
 
 
@@ -209,7 +210,7 @@ def _fetch(client: BlockingClient, span: _Span, offset: int) -> Any:
              "partition_max_bytes": FETCH_MAX_BYTES}]}],
         "forgotten_topics_data": []}, max_version=FETCH_BY_NAME_VERSION if span.topic_id == ZERO_UUID else None).body
     _ensure_no_error(answer.get("error_code", 0), "Fetch", span.topic)
-    found = answer["responses"][0]["partitions"][0]
+    found = _only(_only(answer["responses"], "Fetch", span)["partitions"], "Fetch", span)
     _ensure_no_error(found["error_code"], "Fetch", f"{span} at offset {offset}")
     return found
 
@@ -238,6 +239,13 @@ class _Aborted:
             if marker is not None and marker.type is ControlRecordType.ABORT:
                 self._producers.discard(batch.producer_id)
         return True
+
+
+def _only(rows: Sequence[Any], api: str, what: object) -> Any:
+    """Return the row of what was asked for."""
+    if not rows:
+        raise RemoteProtocolError(f"{api}: the answer leaves {what} out")
+    return rows[0]
 
 
 def _ensure_no_error(error_code: int, api: str, what: str) -> None:

@@ -7,7 +7,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Generator
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
 
@@ -20,12 +20,14 @@ from pyproducer import (
     DisconnectedError,
     KafkaProducer,
     KafkaTimeoutError,
+    RemoteProtocolError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
 from pyproducer.broker import EmbeddedBroker
 from pyproducer.broker.network.request_channel import Request
 from pyproducer.client import blocking_client
+from pyproducer.client.blocking_client import Answer, BlockingClient, Connection
 from pyproducer.client.resolver import ResolvedAddress
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.records import Header
@@ -305,6 +307,29 @@ def test_answer_when_it_has_no_records_up_to_the_end_then_that_is_the_end_of_the
     fault = broker.faults.on("Fetch").call(empty)
     assert list(read_topic(broker.bootstrap_servers, "t", isolation_level=isolation_level)) == []
     assert fault.count == 1
+
+
+@pytest.mark.parametrize(("api", "rows", "words"), [
+    (ApiKeys.METADATA, {"topics": []}, "Metadata: the answer leaves t out"),
+    (ApiKeys.LIST_OFFSETS, {"topics": []}, "ListOffsets: the answer leaves t-0 out"),
+    (ApiKeys.LIST_OFFSETS, {"topics": [{"name": "t", "partitions": []}]}, "ListOffsets: the answer leaves t-0 out"),
+    (ApiKeys.FETCH, {"responses": []}, "Fetch: the answer leaves t-0 out"),
+    (ApiKeys.FETCH, {"responses": [{"topic": "t", "partitions": []}]}, "Fetch: the answer leaves t-0 out")])
+def test_answer_when_it_leaves_out_what_was_asked_for_then_said_so(
+        start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, api: ApiKeys, rows: dict[str, object],
+        words: str) -> None:
+    """It was an IndexError, which is none of the errors that read_topic() tells of."""
+    broker = start_broker(topics={"t": 1})
+    filled(broker)
+    ask = BlockingClient.ask
+
+    def shortened(client: BlockingClient, connection: Connection, asked: ApiKeys, *body: Any, **how: Any) -> Answer:
+        answer = ask(client, connection, asked, *body, **how)
+        return Answer(answer.version, cast("Any", rows)) if asked is api else answer
+
+    monkeypatch.setattr(BlockingClient, "ask", shortened)
+    with pytest.raises(RemoteProtocolError, match=words):
+        list(read_topic(broker.bootstrap_servers, "t"))
 
 
 @pytest.mark.parametrize("api", [ApiKeys.LIST_OFFSETS, ApiKeys.FETCH])
