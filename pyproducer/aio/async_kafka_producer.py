@@ -152,7 +152,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
                    timestamp: int | datetime | None = None, headers: HeadersLike | None = None,
                    on_completion: OnCompletion | None = None) -> RecordMetadata: ...
 
-    async def send(self, topic: str | ProducerRecord, value: Any = None, *more: Any, key: Any = None,
+    async def send(self, topic: str | ProducerRecord, value: Any = None, *more: Any, key: Any = None,  # noqa: D417 - no signature shows the rest
                    partition: int | None = None, timestamp: int | datetime | None = None,
                    headers: HeadersLike | None = None,
                    on_completion: OnCompletion | None = None, **foreign: Any) -> RecordMetadata:
@@ -170,15 +170,14 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             timestamp: Epoch ms, or None for now.
             headers: Pairs of str and bytes or None.
             on_completion: Called in the event loop as `on_completion(metadata, exception)`, one of them None.
-            more: Nothing; as foreign.
-            foreign: Nothing; what other clients have is refused with what it is here.
 
         Raises:
             KafkaError: The record failed; its `outcome` says what became of the record.
             SerializationError: A serializer failed, or there is none and the data are not bytes. Not sent.
             TypeError: A part has the wrong type. Not sent.
             ValueError: A part is out of range. Not sent.
-            IllegalStateError: The producer is closed, or belongs to another event loop. Not sent.
+            IllegalStateError: The producer is closed, belongs to another event loop, or has a transactional.id and no
+                transaction is open. Not sent.
         """
         if more or foreign:
             raise self._foreign(more, foreign)

@@ -543,8 +543,6 @@ cdef class ProducerBase:
             headers: Pairs of str and bytes or None.
             on_completion: Called as `on_completion(metadata, exception)`, one of them None; see the class for
                 where.
-            more: Nothing; as foreign.
-            foreign: Nothing; what other clients have is refused with what it is here.
 
         Returns:
             The future of the record. Timeouts of metadata and memory, and whatever the broker says, go to it.
@@ -557,6 +555,9 @@ cdef class ProducerBase:
             ProducerClosedError: The producer is closed. Not sent.
             ProducerDeadError: The producer's thread ended by an error. Not sent.
             ForkedProducerError: The producer was made before this process was forked. Not sent.
+            IllegalStateError: It has a transactional.id, and no transaction is open. Not sent.
+            AbortableTransactionError: The transaction has to be aborted. Not sent.
+            FatalProducerError: The producer can only be closed. Not sent.
         """
         # Called by way of the class, `self` may be anything: compiled code does not look.
         if not isinstance(self, ProducerBase) or self.road is None:
@@ -636,8 +637,6 @@ cdef class AsyncProducerBase:
             timestamp: Epoch ms, or None for now.
             headers: Pairs of str and bytes or None.
             on_completion: Called in the event loop as `on_completion(metadata, exception)`, one of them None.
-            more: Nothing; as foreign.
-            foreign: Nothing; what other clients have is refused with what it is here.
 
         Raises:
             BufferExhaustedError: There is no memory for it now, or tasks wait for theirs. Not sent; the callback,

@@ -349,7 +349,7 @@ class ProducerBase:
         """Say where records go."""
         self._road = road
 
-    def send(self, topic: Any, value: Any = None, *more: Any, key: Any = None, partition: int | None = None,
+    def send(self, topic: Any, value: Any = None, *more: Any, key: Any = None, partition: int | None = None,  # noqa: D417 - no signature shows the rest
              timestamp: int | None = None, headers: Any = None, on_completion: Any = None, **foreign: Any) -> Any:
         """Hand over one record: `send(record, on_completion)`, or its parts: `send(topic, value, key=...)`.
 
@@ -367,8 +367,6 @@ class ProducerBase:
             headers: Pairs of str and bytes or None.
             on_completion: Called as `on_completion(metadata, exception)`, one of them None; see the class for
                 where.
-            more: Nothing; as foreign.
-            foreign: Nothing; what other clients have is refused with what it is here.
 
         Returns:
             The future of the record. Timeouts of metadata and memory, and whatever the broker says, go to it.
@@ -381,6 +379,9 @@ class ProducerBase:
             ProducerClosedError: The producer is closed. Not sent.
             ProducerDeadError: The producer's thread ended by an error. Not sent.
             ForkedProducerError: The producer was made before this process was forked. Not sent.
+            IllegalStateError: It has a transactional.id, and no transaction is open. Not sent.
+            AbortableTransactionError: The transaction has to be aborted. Not sent.
+            FatalProducerError: The producer can only be closed. Not sent.
         """
         try:
             road = self._road
@@ -448,7 +449,7 @@ class AsyncProducerBase:
             return self._road.send(topic, value, key, partition, timestamp, headers)
         return None
 
-    def send_nowait(self, topic: Any, value: Any = None, *more: Any, key: Any = None, partition: int | None = None,
+    def send_nowait(self, topic: Any, value: Any = None, *more: Any, key: Any = None, partition: int | None = None,  # noqa: D417 - no signature shows the rest
                     timestamp: int | None = None, headers: Any = None, on_completion: Any = None,
                     **foreign: Any) -> Any:
         """Hand one record over and return its future, which can be awaited; see `send`.
@@ -463,8 +464,6 @@ class AsyncProducerBase:
             timestamp: Epoch ms, or None for now.
             headers: Pairs of str and bytes or None.
             on_completion: Called in the event loop as `on_completion(metadata, exception)`, one of them None.
-            more: Nothing; as foreign.
-            foreign: Nothing; what other clients have is refused with what it is here.
 
         Raises:
             BufferExhaustedError: There is no memory for it now, or tasks wait for theirs. Not sent; the callback,
