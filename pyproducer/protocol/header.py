@@ -69,6 +69,11 @@ class RequestHeader(NamedTuple):
     correlation_id: int
     client_id: str | None
 
+    @classmethod
+    def parse(cls, payload: Buffer) -> RequestHeader:
+        """Read the header of a request that lies in memory; see `read_request_header`, which goes on to its body."""
+        return read_request_header(ByteReader(payload))
+
 
 def request_header_schema(api_id: int, version: int) -> Schema:
     """Return the schema of a request's header.

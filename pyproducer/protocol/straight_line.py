@@ -42,6 +42,7 @@ from pyproducer.protocol.types import (
     SizedType,
     StringType,
     Type,
+    VarintType,
     size_of_buffer,
     uuid_of,
 )
@@ -184,6 +185,11 @@ class _ReadCode(_Code):
             self._nullable_struct(type_, target)
         elif isinstance(type_, ArrayOf):
             self._array(type_, target)
+        elif isinstance(type_, VarintType):  # of no message of Kafka's: it costs a call
+            self.flush()
+            self.line("buffer.position = p")
+            self.line(f"{target} = {self.constant('varint', type_.read)}(buffer)")
+            self.line("p = buffer.position")
         else:
             assert isinstance(type_, (StringType, BytesType))
             self._text_or_bytes(type_, target)
@@ -329,6 +335,8 @@ class _WriteCode(_Code):
             self._array(type_, value)
         elif isinstance(type_, StringType):
             self._text(type_, value)
+        elif isinstance(type_, VarintType):
+            self._call(f"{self.constant('varint', type_.write)}(buffer, {value})")
         else:
             assert isinstance(type_, BytesType)
             self._bytes(type_, value)

@@ -71,6 +71,25 @@ class Type(ABC):
             SchemaError: The bytes are not a value of this type. Unknown.
         """
 
+    def validate(self, value: Any) -> Any:
+        """Return the value if it can be written.
+
+        Raises:
+            SchemaError: It can not; the text shows the value. Not sent.
+        """
+        self.write(ByteWriter(), value)
+        return value
+
+    def size_of(self, value: Any) -> int:
+        """Return how many bytes a value takes on the wire.
+
+        Raises:
+            SchemaError: It can not be written. Not sent.
+        """
+        buffer = ByteWriter()
+        self.write(buffer, value)
+        return buffer.size
+
     def read_many(self, buffer: ByteReader, count: int) -> list[Any]:
         """Read several values in a row, the elements of an array."""
         read = self.read
@@ -111,7 +130,7 @@ class FixedType(Type):
 
     @abstractmethod
     def validate(self, value: Any) -> Any:
-        """Return the value if it can be written: `struct` alone would take others too.
+        """Return the value if it can be written: `struct` alone would take others, too.
 
         Raises:
             SchemaError: It can not; the text shows the value. Not sent.
@@ -198,6 +217,41 @@ class _UuidType(Type):
         raise self.refuse(value, "a UUID")
 
 
+class VarintType(Type):
+    """A number of as many bytes as it needs: zigzag, then seven bits a byte, the lowest first; records have them.
+
+    Args:
+        name: Kafka's.
+        bits: How large it may be, sign included.
+        noun: What it is in Java, for error texts.
+    """
+
+    def __init__(self, name: str, bits: int, noun: str) -> None:
+        self.name = name
+        self._bits = bits
+        self._noun = noun
+
+    def write(self, buffer: ByteWriter, value: Any) -> None:
+        """Append a value."""
+        limit = 1 << (self._bits - 1)
+        if not isinstance(value, int) or isinstance(value, bool) or not -limit <= value < limit:
+            raise self.refuse(value, self._noun)
+        buffer.write_uvarint((value << 1) ^ (value >> (self._bits - 1)))
+
+    def read(self, buffer: ByteReader) -> int:
+        """Read a value."""
+        most_bytes = -(-self._bits // 7)
+        value = 0
+        for index in range(most_bytes):
+            byte = buffer.take(1)[0]
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                if value >> self._bits:
+                    raise SchemaError(f"{self.name} {value} has more than {self._bits} bits")
+                return (value >> 1) ^ -(value & 1)
+        raise SchemaError(f"{self.name} is too long, the most significant bit in byte {most_bytes} is set")
+
+
 INT8 = _IntType("INT8", "b", "a Byte")
 INT16 = _IntType("INT16", "h", "a Short")
 INT32 = _IntType("INT32", "i", "an Integer")
@@ -206,6 +260,8 @@ UINT16 = _IntType("UINT16", "H", "an Integer (encoding an unsigned short)")
 FLOAT64 = _FloatType("FLOAT64", "d", "a Double")
 BOOLEAN = _BooleanType("BOOLEAN", "?", "a Boolean")
 UUID = _UuidType()
+VARINT = VarintType("VARINT", 32, "an Integer")
+VARLONG = VarintType("VARLONG", 64, "a Long")
 
 
 class SizedType(Type):

@@ -57,6 +57,13 @@ def test_request_header_when_the_api_is_unknown_then_both_texts(frame):
     assert f"Unexpected ApiKeys id `{api_id}`, it should be between `0` and `75` (inclusive)" in str(caught.value)
 
 
+def test_request_header_when_it_is_parsed_then_the_body_is_left_alone():
+    frame = bytes.fromhex("0003000100000009000163") + b"body"
+    assert RequestHeader.parse(frame) == RequestHeader(3, 1, 9, "c")
+    with pytest.raises(InvalidRequestError, match="Our best guess of the apiKey is: 3"):
+        RequestHeader.parse(frame[:8])
+
+
 def test_build_request_keeps_a_large_payload_as_it_is():
     records = bytearray(16384)
     body = {**PRODUCE, "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": records}]}]}

@@ -30,6 +30,8 @@ from pyproducer.protocol.types import (
     STRING,
     UINT16,
     UUID,
+    VARINT,
+    VARLONG,
     ZERO_UUID,
     ArrayOf,
     CompactArrayOf,
@@ -47,6 +49,8 @@ EVERYTHING = Schema(
     Field("blob", NULLABLE_BYTES),
     Field("batch", RECORDS),
     Field("port", UINT16),
+    Field("span", VARLONG),
+    Field("spans", ArrayOf(VARINT)),
     Field("points", CompactArrayOf(POINT)),
     Field("numbers", ArrayOf(INT32, nullable=True)),
     Field("names", CompactArrayOf(COMPACT_STRING)),
@@ -57,7 +61,8 @@ EVERYTHING = Schema(
 )
 VALUE = {
     "flag": True, "ratio": 0.5, "id": ZERO_UUID, "name": "n", "note": None, "classic": "c" * 300, "blob": None,
-    "batch": b"b" * 200, "port": 65_535, "points": [{"x": 1, "y": 2}, {"x": 3, "y": 4}], "numbers": [5, 6],
+    "batch": b"b" * 200, "port": 65_535, "span": -300,
+    "spans": [0, -1, 2**31 - 1], "points": [{"x": 1, "y": 2}, {"x": 3, "y": 4}], "numbers": [5, 6],
     "names": ["", "\u00e9" * 70], "ids": [ZERO_UUID], "maybe": {"x": 0, "y": -1}, "inner": {"x": 7, "y": 8},
     "epoch": 9,
 }

@@ -8,6 +8,7 @@ import pytest
 
 from pyproducer.common.errors import SchemaError
 from pyproducer.protocol.buffer import INLINE_PAYLOAD_LIMIT_BYTES, ByteReader, ByteWriter
+from pyproducer.protocol.schema import Field, NullableStruct, Schema
 from pyproducer.protocol.types import (
     BOOLEAN,
     BYTES,
@@ -27,6 +28,8 @@ from pyproducer.protocol.types import (
     STRING,
     UINT16,
     UUID,
+    VARINT,
+    VARLONG,
     ZERO_UUID,
     ArrayOf,
     CompactArrayOf,
@@ -38,6 +41,72 @@ def written(type_: Type, value: object) -> bytes:
     writer = ByteWriter()
     type_.write(writer, value)
     return writer.to_bytes()
+
+
+# All types -----------------------------------------------------------------------------------------------------------
+
+INNER = Schema(Field("index", INT32), Field("name", STRING, "", "none"))
+VALUES = [
+    (INT8, 1, 1), (INT16, 1, 2), (INT32, 1, 4), (INT64, 1, 8), (UINT16, 1, 2), (FLOAT64, 1.5, 8),
+    (BOOLEAN, True, 1), (UUID, ZERO_UUID, 16), (VARINT, 0, 1), (VARINT, -64, 1), (VARINT, 64, 2),
+    (VARINT, 2**31 - 1, 5), (VARLONG, -(2**63), 10), (STRING, "", 2), (STRING, "\u20ac", 5),
+    (NULLABLE_STRING, None, 2), (COMPACT_STRING, "a", 2), (COMPACT_NULLABLE_STRING, None, 1), (BYTES, b"ab", 6),
+    (NULLABLE_BYTES, None, 4), (COMPACT_BYTES, b"ab", 3), (COMPACT_NULLABLE_BYTES, None, 1),
+    (RECORDS, bytes(1000), 1004), (RECORDS, None, 4), (RECORDS, [b"a", bytes(600)], 605),
+    (COMPACT_RECORDS, bytes(127), 129), (ArrayOf(INT32), [1, 2], 12), (ArrayOf(STRING, nullable=True), None, 4),
+    (CompactArrayOf(INT8), [1, 2], 3), (INNER, {"index": 1}, 10), (NullableStruct(INNER), None, 1),
+    (NullableStruct(INNER), {"index": 1, "name": ""}, 7)]
+
+
+@pytest.mark.parametrize(("type_", "value", "size_bytes"), VALUES, ids=str)
+def test_type_when_it_is_asked_for_a_size_then_it_is_that_of_what_it_writes(type_, value, size_bytes):
+    """Java's Type.sizeOf."""
+    assert type_.size_of(value) == len(written(type_, value)) == size_bytes >= type_.min_size_bytes
+
+
+@pytest.mark.parametrize("type_", [row[0] for row in VALUES], ids=str)
+def test_type_when_a_value_is_none_of_its_then_it_is_refused_with_the_value_in_the_text(type_):
+    for attempt in (type_.validate, type_.size_of, lambda wrong: written(type_, wrong)):
+        with pytest.raises(SchemaError, match=r"^1j is not "):
+            attempt(1j)
+        if not type_.is_nullable:
+            with pytest.raises(SchemaError, match=r"^None is not "):
+                attempt(None)
+
+
+@pytest.mark.parametrize(("type_", "value"), [row[:2] for row in VALUES], ids=str)
+def test_type_when_a_value_can_be_written_then_validate_returns_it(type_, value):
+    assert type_.validate(value) is value
+
+
+VARINTS = [(VARINT, 0, "00"), (VARINT, -1, "01"), (VARINT, 1, "02"), (VARINT, -64, "7f"), (VARINT, 64, "8001"),
+           (VARINT, 2**31 - 1, "feffffff0f"), (VARINT, -(2**31), "ffffffff0f"),
+           (VARLONG, 2**63 - 1, "fe" + "ff" * 8 + "01"), (VARLONG, -(2**63), "ff" * 9 + "01"), (VARLONG, -2, "03")]
+
+
+@pytest.mark.parametrize(("type_", "value", "hex_text"), VARINTS, ids=str)
+def test_varint_when_it_is_written_then_it_is_zigzag(type_, value, hex_text):
+    assert written(type_, value).hex() == hex_text
+    reader = ByteReader(bytes.fromhex(hex_text) + b"rest")
+    assert type_.read(reader) == value
+    assert reader.remaining == 4
+
+
+@pytest.mark.parametrize(("type_", "hex_text", "text"), [
+    (VARINT, "ffffffffff01", "VARINT is too long, the most significant bit in byte 5 is set"),
+    (VARLONG, "ff" * 10 + "01", "VARLONG is too long, the most significant bit in byte 10 is set"),
+    (VARINT, "ffffffff1f", "has more than 32 bits"), (VARLONG, "ff" * 9 + "03", "has more than 64 bits"),
+    (VARINT, "80", "1 bytes are needed, only 0 available"), (VARINT, "", "1 bytes are needed, only 0 available")])
+def test_varint_when_it_does_not_end_then_it_is_refused(type_, hex_text, text):
+    with pytest.raises(SchemaError, match=text):
+        type_.read(ByteReader(bytes.fromhex(hex_text)))
+
+
+@pytest.mark.parametrize(("type_", "value"), [
+    (VARINT, 2**31), (VARINT, -(2**31) - 1), (VARLONG, 2**63), (VARLONG, -(2**63) - 1), (VARINT, True), (VARLONG, 1.0)])
+def test_varint_when_the_value_is_none_then_it_is_refused(type_, value):
+    with pytest.raises(SchemaError, match=f"^{value} is not a"):
+        type_.size_of(value)
 
 
 # Numbers, booleans, UUIDs --------------------------------------------------------------------------------------------
