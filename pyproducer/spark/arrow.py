@@ -54,7 +54,7 @@ def send_record_batches(batches: Iterable[Any], producer: RowProducer, fixed_top
         DeliveryFailedError: With pyproducer.on.unretrieved=raise: all rows here are stored, and records that others
             gave the producer are not.
     """
-    delivery = TaskDelivery(is_undone=is_task and is_transactional(producer))
+    delivery = TaskDelivery(in_transaction=is_transactional(producer))
     meter = TaskMeter(producer, is_task=is_task)
     unanswered = Unanswered(window or Window.of(producer.config()), producer.flush)
     pending: deque[RowsFuture] = deque()

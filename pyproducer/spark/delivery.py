@@ -23,11 +23,11 @@ class TaskDelivery:
     """The answers to the rows of one task.
 
     Args:
-        is_undone: Whether the task's rows are in a transaction, which is aborted where the task fails.
+        in_transaction: Whether the rows are in a transaction, which is aborted where it is a task's that fails.
     """
 
-    def __init__(self, *, is_undone: bool = False) -> None:
-        self._is_undone = is_undone
+    def __init__(self, *, in_transaction: bool = False) -> None:
+        self._in_transaction = in_transaction
         self.first_error: BaseException | None = None
         self.sent_count = 0  # task's thread only
         self.is_cut_short: bool = False  # task's thread only: rows behind a failed one were not looked at
@@ -107,7 +107,10 @@ class TaskDelivery:
 
     def _left_behind(self, unanswered_count: int, attempt: int | None) -> str:
         """Say what this attempt leaves in the log: the next one writes it again."""
-        if self._is_undone:
+        if self._in_transaction and attempt is None:
+            return (f"Of them {self.stored_count} rows are stored in the producer's transaction, which is open: abort "
+                    "it, and no reader of committed records sees them")
+        if self._in_transaction:
             return (f"The transaction of attempt {attempt} of the task is aborted: no reader of committed records sees "
                     "its rows")
         which = "them" if attempt is None else f"attempt {attempt} of the task"

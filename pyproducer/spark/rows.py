@@ -64,7 +64,7 @@ def send_rows(rows: Iterable[Any], producer: RowProducer, contract: ColumnContra
         RowsFailedError: A row did not fit, or was not acknowledged. The rows before it may be in the log: the task
             is retried as a whole, so delivery is at least once.
     """
-    delivery = TaskDelivery(is_undone=is_transactional(producer))
+    delivery = TaskDelivery(in_transaction=is_transactional(producer))
     meter = TaskMeter(producer)
     unanswered = Unanswered(window or Window.of(producer.config()), producer.flush)
     send_row = row_sender(producer, contract, delivery, unanswered, meter)

@@ -92,6 +92,19 @@ def test_ensure_all_stored_when_answers_never_came_says_that_the_rows_may_be_the
     assert (error.outcome, error.retriable) == (UNKNOWN, False)
 
 
+def test_ensure_all_stored_when_rows_are_in_a_transaction_then_it_says_what_becomes_of_them() -> None:
+    """Of rows in a transaction of the application's it said that they are in the log, and doubled by a second write;
+    nobody who reads committed records saw any."""
+    delivery = TaskDelivery(in_transaction=True)
+    delivery.sent_count = 3
+    delivery.add_stored("orders", Counter({0: 2}))
+    assert str(failure_of(delivery)).endswith("The transaction of attempt 3 of the task is aborted: no reader of "
+                                              "committed records sees its rows")
+    with pytest.raises(RowsFailedError, match=r"Of them 2 rows are stored in the producer's transaction, which is "
+                                              r"open: abort it, and no reader of committed records sees them$"):
+        delivery.ensure_all_stored(None)
+
+
 @pytest.mark.parametrize("outcome", [NOT_SENT, REJECTED, UNKNOWN])
 @pytest.mark.parametrize("retriable", [True, False])
 def test_ensure_all_stored_when_rows_failed_then_the_error_answers_what_the_first_of_them_does(
