@@ -1,225 +1,131 @@
-"""Patterns that a client may send: matched in time in proportion to pattern and text, whatever they say.
+r"""Patterns that a client may send: matched in time in proportion to the text, whatever they say.
 
-Python's own matcher tries one way after the other and lets no other thread run meanwhile, so that 2^40 tries hold
-every thread of the process. Here all ways are followed at once, one character after the other:
+    a  \.  \Qa.b\E  .  [a-z_] [^a]  \d \s \w \D \S \W   each also with * + or ? behind it
 
-    pattern -> instructions -> the set of instructions that may come next -> character -> the next set ...
-
-What a set becomes by a character is kept, so that most characters cost one look into a table.
+Python's own matcher tries one way after the other and lets no other thread run meanwhile: 2^40 tries hold every thread
+of the process. Here all ways are followed at once, as the bits of one number, one character after the other.
 
 Road:    ListTransactions -> [linear pattern]; transactional ids -> [linear pattern]
-Thread:  one request's. It is all Python, so other threads have their turns.
-Source:  Thompson's construction, as in RE2/J, which Kafka uses; where the whole must match, greedy and lazy are the
-         same, and so nothing is remembered of how it matched.
+Thread:  one request's.
+Source:  a part of RE2's syntax, which Kafka has the whole of. Omits: groups, alternatives, {n,m}, ^ and $, \b, flags,
+         [:alpha:], \pL, and characters as numbers (\t, \x41); they are refused, and so are more than MOST_ITEMS.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from pyproducer.broker.cluster.pattern_syntax import (
-    MOST_ITEMS,
-    Alternation,
-    Assertion,
-    Char,
-    Node,
-    Repeat,
-    Test,
-    is_word,
-    parse_pattern,
-)
+MOST_ITEMS = 1_000
+"""Characters and ranges: each costs something for each character of a text that was not seen before."""
 
-MOST_INSTRUCTIONS = MOST_ITEMS
-# What all texts of one request may cost: some seconds of one thread. A usual pattern costs one step for a character.
-MOST_STEPS = 5_000_000
-# Instructions in all sets that are kept, with what they become: some megabytes.
-_MOST_KEPT = 100_000
+_TOKEN = re.compile(r"""
+    \\Q (?P<quoted>.*?) (?:\\E|\Z)
+    | \\ (?P<escaped>.)
+    | \[ (?P<negated>\^|(?!\^)) (?P<set>(?:\]|[^\]\\]|\\.)(?:[^\]\\]|\\.)*) \]
+    | (?P<repeat>[*+?]) \??  # lazy or not is the same where the whole must match
+    | (?P<character>[^\\\[^$|(){])""", re.VERBOSE | re.DOTALL)
+_RANGE = re.compile(r"(?P<low>\\?.)(?:-(?P<high>\\?.))?", re.DOTALL)
+_CLASSES = {"d": ("09",), "s": ("\t\n", "\f\r", "  "), "w": ("09", "AZ", "__", "az")}
 
 
-class PatternTooCostlyError(Exception):
-    """A pattern has cost more steps than one request may take."""
+class _Item(NamedTuple):
+    """One character: of one of these ranges, each a first and a last character; or of none of them."""
 
-
-class _Accept(NamedTuple):
-    """The text may end here."""
-
-
-class _Read(NamedTuple):
-    """A character that passes a test, then on to the next instruction."""
-
-    test: Test
-
-
-class _Check(NamedTuple):
-    """No character: on to the next instruction where the place is such a one."""
-
-    kind: str
-
-
-class _Split(NamedTuple):
-    """On to all of these."""
-
-    targets: tuple[int, ...]
-
-
-_Instruction = _Accept | _Read | _Check | _Split
-
-
-class _State(NamedTuple):
-    """What may come next, and what stands before it: two characters tell the assertions all."""
-
-    positions: frozenset[int]
-    before: str  # "" at the begin; else a letter, a newline or something else, each standing for its kind
+    ranges: tuple[str, ...]
+    is_negated: bool = False
 
 
 class LinearPattern:
     """A pattern that the whole of a text must match.
 
     Args:
-        pattern: In RE2's syntax.
-        most_steps: What all calls of `matches` together may cost.
+        pattern: As above.
 
     Raises:
-        ValueError: It is no pattern, or has more than MOST_INSTRUCTIONS.
+        ValueError: It is no such pattern, or has more than MOST_ITEMS.
     """
 
-    def __init__(self, pattern: str, most_steps: int = MOST_STEPS) -> None:
-        self._program = _compiled(parse_pattern(pattern))
-        self._steps_left = most_steps
-        self._kept: dict[tuple[_State, str], _State] = {}
-        self._kept_size = 0
+    def __init__(self, pattern: str) -> None:
+        self._items: list[_Item] = []
+        self._optional = self._repeated = 0  # bit n: item n may be left out; may come again
+        is_repeatable = False
+        size = 0
+        for token in _tokens(pattern):
+            repeat = token["repeat"]
+            if repeat is None:
+                added = _items(token)
+                self._items += added
+                size += sum(len(item.ranges) for item in added)
+            elif not is_repeatable:
+                raise ValueError(f"at character {token.start()}: {repeat} has nothing to repeat")
+            else:
+                last = 1 << len(self._items) - 1
+                self._optional |= last if repeat in "*?" else 0
+                self._repeated |= last if repeat in "*+" else 0
+            is_repeatable = repeat is None and bool(self._items)
+            if size > MOST_ITEMS:
+                raise ValueError(f"at character {token.start()}: the pattern has more than {MOST_ITEMS} items")
+        self._taken: dict[str, int] = {}  # by character: the items that it is one of
 
     def matches(self, text: str) -> bool:
-        """Return whether the whole text matches.
-
-        Raises:
-            PatternTooCostlyError: All texts together cost too much.
-        """
-        state = _State(frozenset((0,)), "")
+        """Return whether the whole text matches."""
+        reached = self._with_left_out(1)
         for character in text:
-            key = state, character
-            following = self._kept.get(key)
-            if following is None:
-                following = self._step(state, character)
-                self._keep(key, following)
-            self._pay(1)
-            if not following.positions:
+            taken = self._taken.get(character)
+            if taken is None:
+                taken = self._taken[character] = sum(
+                    1 << number for number, item in enumerate(self._items)
+                    if any(low <= character <= high for low, high in item.ranges) is not item.is_negated)
+            taken &= reached
+            reached = self._with_left_out(taken << 1 | taken & self._repeated)
+            if not reached:
                 return False
-            state = following
-        return any(isinstance(self._program[position], _Accept)
-                   for position in self._reachable(state.positions, state.before, ""))
+        return bool(reached >> len(self._items))
 
-    def _step(self, state: _State, character: str) -> _State:
-        program = self._program
-        reached = set()
-        for position in self._reachable(state.positions, state.before, character):
-            instruction = program[position]
-            if isinstance(instruction, _Read) and instruction.test(character):
-                reached.add(position + 1)
-        return _State(frozenset(reached), "\n" if character == "\n" else "a" if is_word(character) else " ")
-
-    def _reachable(self, positions: Iterable[int], before: str, after: str) -> set[int]:
-        """Return where one may be without reading a character; `before` and `after` are "" at the text's ends."""
-        program = self._program
-        found = set(positions)
-        left = list(found)
-        while left:
-            position = left.pop()
-            instruction = program[position]
-            if isinstance(instruction, _Split):
-                targets: tuple[int, ...] = instruction.targets
-            elif isinstance(instruction, _Check) and _holds(instruction.kind, before, after):
-                targets = (position + 1,)
-            else:
-                continue
-            for target in targets:
-                if target not in found:
-                    found.add(target)
-                    left.append(target)
-        self._pay(len(found))
-        return found
-
-    def _keep(self, key: tuple[_State, str], following: _State) -> None:
-        self._kept_size += len(following.positions) + 1
-        if self._kept_size > _MOST_KEPT:
-            self._kept.clear()
-            self._kept_size = 0
-        self._kept[key] = following
-
-    def _pay(self, steps: int) -> None:
-        self._steps_left -= steps
-        if self._steps_left < 0:
-            raise PatternTooCostlyError("the pattern takes too many steps for these texts")
+    def _with_left_out(self, reached: int) -> int:
+        """Add the items behind those that may be left out: the sum carries a bit through all that stand in a row."""
+        return reached | (self._optional + (reached & self._optional) ^ self._optional)
 
 
-def _holds(kind: str, before: str, after: str) -> bool:
-    if kind == "^":
-        return before == ""
-    if kind == "$":
-        return after == ""
-    if kind == "(^":
-        return before in ("", "\n")
-    if kind == "$)":
-        return after in ("", "\n")
-    is_boundary = (before != "" and is_word(before)) != (after != "" and is_word(after))
-    return is_boundary == (kind == "b")
+def _tokens(pattern: str) -> Iterator[re.Match[str]]:
+    position = 0
+    while position < len(pattern):
+        token = _TOKEN.match(pattern, position)
+        if token is None:
+            raise ValueError(f"at character {position}: {pattern[position]} is not known here, or has no end")
+        yield token
+        position = token.end()
 
 
-def _compiled(tree: Node) -> list[_Instruction]:
-    """Return the instructions of a tree; each goes on to the one behind it, unless it says another.
+def _items(token: re.Match[str]) -> list[_Item]:
+    if token["quoted"] is not None:
+        return [_Item((character * 2,)) for character in token["quoted"]]
+    if token["set"] is not None:
+        if "[:" in token["set"]:
+            raise ValueError(f"at character {token.start()}: [:names:] of classes are not known here")
+        return [_Item(tuple(part for found in _RANGE.finditer(token["set"]) for part in _ranges(found)),
+                      is_negated=bool(token["negated"]))]
+    escaped = token["escaped"]
+    if escaped is not None:
+        return [_Item(_escaped(escaped.lower() if escaped in "DSW" else escaped), is_negated=escaped in "DSW")]
+    return [_Item(("\n\n",), is_negated=True) if token["character"] == "." else _Item((token["character"] * 2,))]
 
-    Raises:
-        ValueError: They are more than MOST_INSTRUCTIONS.
-    """
-    program: list[_Instruction] = []
 
-    def emit(instruction: _Instruction) -> int:
-        if len(program) >= MOST_INSTRUCTIONS:
-            raise ValueError(f"the pattern has more than {MOST_INSTRUCTIONS} instructions")
-        program.append(instruction)
-        return len(program) - 1
+def _ranges(found: re.Match[str]) -> tuple[str, ...]:
+    """Return the ranges of a part of a set: of a character, of a class, or from one character to another."""
+    low, high = (_escaped(end[1:]) if end[:1] == "\\" else (end * 2,) for end in (found["low"], found["high"] or ""))
+    if not found["high"]:
+        return low
+    if len({*low, *high}) > 2 or low[0][0] != low[0][1] or high[0][0] != high[0][1] or low[0] > high[0]:
+        raise ValueError(f"{found[0]} is no range of characters")
+    return (low[0][0] + high[0][0],)
 
-    def add(node: Node) -> None:
-        if isinstance(node, Char):
-            emit(_Read(node.test))
-        elif isinstance(node, Assertion):
-            emit(_Check(node.kind))
-        elif isinstance(node, Repeat):
-            add_repeat(node)
-        elif isinstance(node, Alternation):
-            split = emit(_Split(()))
-            starts, ends = [], []
-            for item in node.items:
-                starts.append(len(program))
-                add(item)
-                ends.append(emit(_Split(())))
-            program[split] = _Split(tuple(starts))
-            for end in ends:
-                program[end] = _Split((len(program),))
-        else:
-            for item in node.items:
-                add(item)
 
-    def add_repeat(node: Repeat) -> None:
-        for _ in range(node.least):
-            begin = len(program)
-            add(node.item)
-            if len(program) == begin:
-                break  # of nothing there is nothing more, however often
-        if node.most is None:
-            split = emit(_Split(()))
-            add(node.item)
-            emit(_Split((split,)))
-            program[split] = _Split((split + 1, len(program)))
-            return
-        splits = []
-        for _ in range(node.most - node.least):
-            splits.append(emit(_Split(())))
-            add(node.item)
-        for split in splits:
-            program[split] = _Split((split + 1, len(program)))
-
-    add(tree)
-    emit(_Accept())
-    return program
+def _escaped(character: str) -> tuple[str, ...]:
+    if character in _CLASSES:
+        return _CLASSES[character]
+    if character.isalnum() and character.isascii():
+        raise ValueError(f"\\{character} is not known here")
+    return (character * 2,)

@@ -105,30 +105,23 @@ def init_ids(stage: ApiStage, *transactional_ids: str) -> None:
                                                 "producer_id": -1, "producer_epoch": -1})
 
 
-@pytest.mark.parametrize("pattern", ["(a|a", "(a)\\1", "(?:a{1000}){1000}"])
-def test_list_transactions_when_the_pattern_is_none_of_re2_or_too_large_then_the_answer_says_so(
+@pytest.mark.parametrize("pattern", ["(a|a", "(a)\\1", "(?:a|b)", "a{3}", "a" * 1001])
+def test_list_transactions_when_the_pattern_is_none_or_not_known_or_too_large_then_the_answer_says_so(
         stage: ApiStage, pattern: str) -> None:
     assert list_transactions(stage, pattern)["error_code"] == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 def test_list_transactions_when_there_is_a_pattern_then_the_whole_id_must_match(stage: ApiStage) -> None:
     init_ids(stage, "a" * 100, "a" * 10_000, "b")
-    for pattern, count in (("a.*", 2), ("a.*a.*", 2), ("(a|aa)*", 2), ("a{100}", 1), ("", 3), (None, 3)):
+    for pattern, count in (("a.*", 2), ("a.*a.*", 2), ("[ab]+", 3), ("a?" * 100, 1), ("", 3), (None, 3)):
         assert len(list_transactions(stage, pattern)["transaction_states"]) == count
 
 
 def test_list_transactions_when_a_pattern_would_backtrack_for_ever_then_it_is_answered(stage: ApiStage) -> None:
-    """2^40 ways to match: the whole process stood, and every program in it."""
+    """More than 2^60 ways to match: the whole process stood, and every program in it."""
     init_ids(stage, "a" * 60)
-    answer = list_transactions(stage, "(?:a|aa)" * 40 + "x")
+    answer = list_transactions(stage, "a*" * 40 + "x")
     assert answer["error_code"] == 0
-    assert answer["transaction_states"] == []
-
-
-def test_list_transactions_when_a_pattern_costs_more_than_a_request_may_then_it_is_refused(stage: ApiStage) -> None:
-    init_ids(stage, *(f"{'a' * 500}{number}" for number in range(30)))
-    answer = list_transactions(stage, "(?:a?){900}b")
-    assert answer["error_code"] == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert answer["transaction_states"] == []
 
 
