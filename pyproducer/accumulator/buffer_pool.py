@@ -299,10 +299,9 @@ class BufferPool:
             self._available() >= min(size_bytes, self.total_bytes))
 
     def _is_turn_of(self, place: Place | None) -> bool:
-        """Whether nobody waits before the caller, who may be a task in its place. With the lock held."""
+        """Whether nobody waits before the caller. With the lock held."""
         first = self._first()
-        return (first is None or first is place
-                or (first.cell is self._life.loop.bell and self._life.loop.is_here))
+        return first is None or first is place
 
     def _ring_first(self) -> None:
         if self._available() > 0:
@@ -337,8 +336,10 @@ class Place:
 
         Raises:
             BufferExhaustedError: Not enough became free in time. Not sent.
+            LoopWaitError: It is a task's place: who hands its record over does not wait. Not sent.
         """
         pool = self._pool
+        pool.ensure_may_wait(self._size_bytes, pool.describe())
         left_ms = self.deadline_ms - pool._clock.now_ms()
         if left_ms <= 0:
             raise pool.exhausted(self._size_bytes, self._max_block_ms, pool.describe())

@@ -35,17 +35,12 @@ class LoopSide:
     Attributes:
         ident: The ident of the thread in which it runs, or 0.
         inbox: What brings calls into it, or None: there done callbacks run.
-        bell: What the task waits in whose record that thread hands over now, or None: it keeps its place in the line
-            for memory from one try to the next.
-        deadline_ms: Until when that record may wait, by the clock; or None.
         batch: How the send_batch() of a task began that is on its thread now; or None.
     """
 
     def __init__(self) -> None:
         self.ident: int = _NOBODY
         self.inbox: LoopInbox | None = None
-        self.bell: object | None = None
-        self.deadline_ms: int | None = None
         self.batch: BatchBeginning | None = None
 
     @property

@@ -158,7 +158,8 @@ class RecordAccumulator:
 
     # The callers' side.
 
-    def append(self, record: SerializedRecord, partition: int, max_block_ms: int) -> AppendResult:
+    def append(self, record: SerializedRecord, partition: int, max_block_ms: int,
+               place: Place | None = None) -> AppendResult:
         """Add one serialized record to the open batch of its partition.
 
         Blocks the caller while buffer.memory is exhausted; never does I/O.
@@ -167,14 +168,16 @@ class RecordAccumulator:
             record: The record.
             partition: Its partition, which is known.
             max_block_ms: Longest wait for memory, in ms.
+            place: A task's, which waits for memory already; it is kept.
 
         Raises:
             BufferExhaustedError: No memory within max_block_ms. Not sent.
+            LoopWaitError: The same, of an event loop, which waits itself. Not sent.
             ProducerClosedError: The producer is closed. Not sent.
         """
         topic = record.topic
         owner = self._partitions.get((topic, partition)) or self._create_partition(topic, partition)
-        return self._run("send()", owner, partial(self._append_record, owner, record), max_block_ms)
+        return self._run("send()", owner, partial(self._append_record, owner, record), max_block_ms, place)
 
     def _append_record(self, owner: Partition, record: SerializedRecord, place: Place | None) -> AppendResult | int:
         """Append to the open batch, or to a new one; see `_append`. With the partition's lock held."""
@@ -278,9 +281,9 @@ class RecordAccumulator:
         return AppendRowsResult(count, batch, batch.open.is_full, True)
 
     def _run(self, call: str, owner: Partition, attempt: Callable[[Place | None], Appended | int],
-             max_block_ms: int) -> Appended:
+             max_block_ms: int, place: Place | None = None) -> Appended:
         self.ensure_in_no_step(call, owner.lock)
-        appended: Appended = self._life.calls.run(call, self._append, owner, attempt, max_block_ms)
+        appended: Appended = self._life.calls.run(call, self._append, owner, attempt, max_block_ms, place)
         return appended
 
     def ensure_takes_records(self, within: OpenTransaction | None) -> None:
@@ -308,7 +311,7 @@ class RecordAccumulator:
             raise life.calls.nested(call)
 
     def _append(self, partition: Partition, attempt: Callable[[Place | None], Appended | int],
-                max_block_ms: int) -> Appended:
+                max_block_ms: int, given: Place | None) -> Appended:
         """Call `attempt` with the partition's lock held until it appended; each time but the first with memory.
 
         Args:
@@ -316,8 +319,9 @@ class RecordAccumulator:
             attempt: Appends to the open batch, which another caller may have opened meanwhile, or opens one: from what
                 is free, or from a place among those who wait. Without memory it says how much a new batch takes.
             max_block_ms: Longest wait for memory.
+            given: A place that the caller keeps, or None.
         """
-        place: Place | None = None
+        place = given
         try:
             while True:
                 with partition.lock:
@@ -330,7 +334,7 @@ class RecordAccumulator:
                     place = self.pool.enter(result, max_block_ms)
                 place.wait()
         finally:
-            if place is not None:
+            if place is not None and place is not given:
                 place.leave()
 
     def _new_batch(self, partition: Partition, size_bytes: int, first_future_count: int,

@@ -184,13 +184,13 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         sent: Any = self._send_at_once(topic, value, key, partition, timestamp, headers, on_completion)
         if sent is None:
             sent = self._hand_over(topic, value, key, partition, timestamp, headers, on_completion)
-        if type(sent) is Postponed or type(sent) is tuple:
+        future = sent
+        if type(sent) is Postponed:
             future = await self._lines.send(
                 sent, topic.topic if isinstance(topic, ProducerRecord) else topic, self._bind())
-        else:
-            future = sent
         try:
-            return await future
+            metadata: RecordMetadata = await future
+            return metadata
         except asyncio.CancelledError as cancelled:
             raise asyncio.CancelledError(f"the task was cancelled, not its record: {future!r} was handed over and is "
                                          "still on its way, so its outcome is unknown") from cancelled
@@ -216,15 +216,12 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         """Go on with send_nowait() where it is not plain: `sent` is None, or a Postponed where there was no memory."""
         if sent is None:
             sent = self._hand_over(topic, value, key, partition, timestamp, headers, on_completion)
-        if type(sent) is tuple:
-            error = BufferExhaustedError(f"{self._lines.task_count} tasks wait for buffer.memory: await send(), which "
-                                         "waits for its turn, or raise buffer.memory")
-            future = self._producer._runtime.record_sender.turn_away(error, *sent)
-        elif type(sent) is Postponed:
-            error = BufferExhaustedError(str(sent.why))
-            future = sent.give_up(error)
-        else:
+        if type(sent) is not Postponed:
             return sent  # type: ignore[no-any-return]
+        error = BufferExhaustedError(str(sent.why) if sent.why is not None else (
+            f"{self._lines.task_count} tasks wait for buffer.memory: await send(), which waits for its turn, or raise "
+            "buffer.memory"))
+        future = sent.give_up(error)
         future.exception()  # the caller is about to learn of it
         try:
             raise error
@@ -236,15 +233,14 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         """Hand over a record that is not plain, or a first one.
 
         Returns:
-            Its future; a Postponed where there is no memory for it; the record with its callback, where it has to wait
-            behind others.
+            Its future; a Postponed where there is no memory for it, or where it has to wait behind others.
         """
         if not self._is_bound():
             self._bind()
         value, on_completion = self._with_callbacks_in_loop(topic, value, on_completion)
         if self._lines.has_to_wait(topic):
-            return self._producer._runtime.record_sender.checked(topic, value, key, partition, timestamp, headers,
-                                                                 on_completion)
+            return self._producer._runtime.record_sender.postponed(topic, value, key, partition, timestamp, headers,
+                                                                   on_completion)
         return self._producer.send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers,
                                    on_completion=on_completion)
 

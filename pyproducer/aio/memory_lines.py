@@ -19,8 +19,8 @@ from pyproducer.accumulator.buffer_pool import Place
 from pyproducer.aio.task_bell import TaskBell
 from pyproducer.common.errors import BufferExhaustedError
 from pyproducer.common.loop_inbox import LoopInbox
-from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import ProducerRecord
+from pyproducer.hotpath import FutureRecordMetadata
 from pyproducer.producer.do_send import Postponed
 from pyproducer.producer.kafka_producer import KafkaProducer
 
@@ -62,19 +62,19 @@ class MemoryLines:
         elif not line[0].done() and not line[0].get_loop().is_closed():
             line[0].set_result(None)
 
-    async def send(self, sent: Any, topic: str, inbox: LoopInbox) -> FutureRecordMetadata:
+    async def send(self, sent: Postponed, topic: str, inbox: LoopInbox) -> FutureRecordMetadata:
         """Hand a record over once there is memory, behind those who wait already.
 
         Args:
-            sent: A Postponed, when that was tried; a record with its callback, when others were there first.
-            topic: The record's.
+            sent: The record.
+            topic: Its topic.
             inbox: The running loop's.
         """
         loop = get_running_loop()
         runtime = self._producer._runtime
-        life, accumulator, max_block_ms = runtime.life, runtime.accumulator, runtime.config.max_block_ms
+        clock, accumulator, max_block_ms = runtime.clock, runtime.accumulator, runtime.config.max_block_ms
         door: Any = accumulator.waiting.door  # a bell is rung like a cell
-        began_ms = runtime.clock.now_ms()
+        began_ms = clock.now_ms()
         place: Place | None = None  # kept from try to try: who comes later waits behind
         turn: Turn = loop.create_future()
         is_late = False
@@ -88,8 +88,7 @@ class MemoryLines:
 
         bell = TaskBell(inbox)
         timer = loop.call_later(max_block_ms / 1000, end)
-        is_for_topic = None not in self.lines if type(sent) is tuple else sent.why.door is not None
-        key = topic if is_for_topic else None
+        key = topic if (None not in self.lines if sent.why is None else sent.why.door is not None) else None
         self.lines.setdefault(key, deque()).append(turn)
         try:
             while True:
@@ -101,37 +100,28 @@ class MemoryLines:
                 bell.rearm()  # first: what comes back from now on rings
                 if key is not None:
                     door.enter(bell)
-                if type(sent) is tuple and key is None and topic in self.lines:
-                    is_for_topic = True  # they were there before it
-                else:
-                    life.loop.bell, life.loop.deadline_ms = bell, began_ms + max_block_ms
-                    try:
-                        if type(sent) is tuple:
-                            sent = self._producer.send(*sent)
-                            if type(sent) is not Postponed:
-                                return sent  # type: ignore[no-any-return]
-                        else:
-                            future = sent.try_again()
-                            if future is not None:
-                                return future  # type: ignore[no-any-return]
-                    finally:
-                        life.loop.bell = life.loop.deadline_ms = None
-                    is_for_topic = sent.why.door is not None
+                why = None
+                if key is not None or topic not in self.lines:  # else they were there before it
+                    future = sent.try_again(max(0, began_ms + max_block_ms - clock.now_ms()), place)
+                    if future is not None:
+                        return future
+                    why = sent.why
                 if is_late:
                     return self._refused(sent, self._why_exhausted())
-                if is_for_topic and place is not None:
-                    place.leave()
-                    place = None
-                if is_for_topic and key is None:
-                    turn_there: Turn = loop.create_future()
-                    self.lines.setdefault(topic, deque()).append(turn_there)
-                    self._leave(key, turn)
-                    key, turn = topic, turn_there
-                    continue
-                if not is_for_topic:
+                if why is not None and why.door is None:
                     door.leave(bell)
-                if not is_for_topic and place is None:  # what came back meanwhile rings now
-                    place = accumulator.pool.enter(sent.why.size_bytes, max_block_ms, began_ms, bell)
+                    if place is None:  # what came back meanwhile rings now
+                        place = accumulator.pool.enter(why.size_bytes, max_block_ms, began_ms, bell)
+                else:
+                    if place is not None:
+                        place.leave()
+                        place = None
+                    if key is None:
+                        turn_there: Turn = loop.create_future()
+                        self.lines.setdefault(topic, deque()).append(turn_there)
+                        self._leave(key, turn)
+                        key, turn = topic, turn_there
+                        continue
                 if not accumulator.is_closed:  # else nobody may be there to ring
                     await bell.rung
         except (asyncio.CancelledError, GeneratorExit) as ended:  # the latter when its loop ends without it
@@ -148,21 +138,16 @@ class MemoryLines:
                 place.leave()
             self._leave(key, turn)
 
-    def _refused(self, sent: Any, why: str, *, is_withdrawn: bool = False) -> FutureRecordMetadata:
+    def _refused(self, sent: Postponed, why: str, *, is_withdrawn: bool = False) -> FutureRecordMetadata:
         """Tell whoever is to know that a record that waited is not sent; return its future.
 
         Args:
-            sent: See `send`.
+            sent: The record.
             why: The error's text.
             is_withdrawn: Whether it was taken back by who sent it.
         """
         error = BufferExhaustedError(why)
-        future: Any
-        if type(sent) is tuple:
-            future = self._producer._runtime.record_sender.turn_away(error, *sent, is_withdrawn=is_withdrawn)
-        else:
-            future = sent.withdraw(error) if is_withdrawn else sent.give_up(error)
-        return future  # type: ignore[no-any-return]
+        return sent.withdraw(error) if is_withdrawn else sent.give_up(error)
 
     def _why_exhausted(self) -> str:
         runtime = self._producer._runtime

@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, cast
 
-from pyproducer.accumulator.buffer_pool import LoopWaitError
+from pyproducer.accumulator.buffer_pool import LoopWaitError, Place
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion, failed_future
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
@@ -50,6 +50,7 @@ from pyproducer.hotpath import (
     Road,
     Route,
     RouteTable,
+    record_size_upper_bound,
 )
 from pyproducer.producer.interceptors import ProducerInterceptors, Telling
 from pyproducer.producer.mistakes import no_argument
@@ -63,32 +64,36 @@ _TOLD_BY_THE_FUTURE = (KafkaTimeoutError, ApiError, AuthenticationError)
 
 
 class Postponed:
-    """A serialized record for which there is no memory, of an event loop, which is not to be held up by it.
+    """A serialized record of an event loop that has to wait for memory, for the loop is not to be held up by it.
 
     Args:
         sender: Whose it is.
-        why: There is no memory.
         record: The record.
+        why: See the attribute.
 
     Attributes:
-        why: Why the last try failed.
+        why: Why the last try failed; None where it was not tried, for others wait.
     """
 
     __slots__ = ("_record", "_sender", "why")
 
-    def __init__(self, sender: RecordSender, why: LoopWaitError, record: SerializedRecord) -> None:
+    def __init__(self, sender: RecordSender, record: SerializedRecord, why: LoopWaitError | None) -> None:
         self._sender = sender
         self._record = record
-        self.why: LoopWaitError = why
+        self.why: LoopWaitError | None = why
 
-    def try_again(self) -> FutureRecordMetadata | None:
-        """Hand it over if there is memory now; None if there is not.
+    def try_again(self, max_block_ms: int, place: Place | None) -> FutureRecordMetadata | None:
+        """Hand it over if there is memory now; None if there is not, and `why` says what lacks.
+
+        Args:
+            max_block_ms: How long it may wait from now on, where its topic is not known.
+            place: That of its task in the line for memory, or None.
 
         Raises:
             Exception: It cannot be handed over, whatever there is. Not sent.
         """
         try:
-            return self._sender.hand_over(self._record)
+            return self._sender.hand_over(self._record, max_block_ms, place=place)
         except LoopWaitError as why:
             self.why = why
             return None
@@ -343,20 +348,28 @@ class RecordSender:
         finally:
             del error  # else it and this frame hold each other, and what the record was, until the collector comes
 
-    def turn_away(self, error: BufferExhaustedError, record: ProducerRecord, on_completion: OnCompletion | None, *,
-                  is_withdrawn: bool = False) -> FutureRecordMetadata:
-        """Refuse a record that was not tried: others wait for memory. Interceptors see it, and that it was not sent.
+    def postponed(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any,
+                  on_completion: Any) -> Postponed | FutureRecordMetadata:
+        """Return a record that others go before, as the road prepares it, and not tried; or what `failed` returns.
 
-        Args:
-            error: Why.
-            record: The record.
-            on_completion: Its callback.
-            is_withdrawn: Whether it was taken back by who sent it.
+        Raises:
+            Exception: As send(). Not sent.
         """
-        if self.interceptors:
+        self.ensure_may_send()
+        record, on_completion = self.checked(topic, value, key, partition, timestamp, headers, on_completion)
+        if self.sees_every_record or self.interceptors:
             record, on_completion = self.intercept(record, on_completion)
-        end = self.withdrawn if is_withdrawn else self.failed
-        return end(error, record.topic, record.partition, on_completion)
+        topic, partition, timestamp = record.topic, record.partition, record.timestamp
+        try:
+            key_bytes, value_bytes, headers = self.serialize(topic, record.headers, record.key, record.value)
+            size_bytes = record_size_upper_bound(key_bytes, value_bytes, headers)
+            if size_bytes > self.max_record_bytes:
+                raise self.too_large(topic, size_bytes)
+        except Exception as error:
+            return self.failed(error, topic, partition, on_completion)
+        return Postponed(self, SerializedRecord(
+            topic, partition, self._clock.timestamp_ms() if timestamp is None else timestamp, record.key, key_bytes,
+            record.value, value_bytes, headers, on_completion, size_bytes), None)
 
     def withdrawn(self, error: BufferExhaustedError, topic: str, partition: int | None,
                   on_completion: OnCompletion | None) -> FutureRecordMetadata:
@@ -380,11 +393,7 @@ class RecordSender:
             return self.hand_over(record)
         except LoopWaitError as why:
             # A future is what the road promises; who sends from a loop, aio/, knows of this, too.
-            return cast(FutureRecordMetadata, Postponed(self, why, record))
-
-    def _left_ms(self, deadline_ms: int) -> int:
-        """Return how long a record may wait: of an event loop's, what its task waited before is gone."""
-        return max(0, deadline_ms - self._clock.now_ms()) if self._life.loop.is_here else self._max_block_ms
+            return cast(FutureRecordMetadata, Postponed(self, record, why))
 
     def too_large(self, topic: str, size_bytes: int, where: str = "") -> RecordTooLargeError:
         """Return the error for a record above `max_record_bytes`; `where` says which one it is, if not the only one."""
@@ -403,18 +412,18 @@ class RecordSender:
     # What those ask who send many rows, too.
 
     def hand_over(self, record: SerializedRecord, max_block_ms: int | None = None,
-                  choose: Choose | None = None) -> FutureRecordMetadata:
+                  choose: Choose | None = None, place: Place | None = None) -> FutureRecordMetadata:
         """Put one serialized record into a batch, or into the waiting room where its partition is not known.
 
         Args:
             record: The record.
             max_block_ms: Longest wait, for memory here and for metadata in the room; None for max.block.ms.
             choose: What does more than to ask the partitioner.
+            place: A task's in the line for memory; it is kept.
         """
         room, topic, partition = self.room, record.topic, record.partition
         if max_block_ms is None:
-            deadline_ms = self._life.loop.deadline_ms
-            max_block_ms = self._max_block_ms if deadline_ms is None else self._left_ms(deadline_ms)
+            max_block_ms = self._max_block_ms
         while True:
             cluster = self._metadata.cluster
             table = cluster.tables.get(topic)
@@ -427,13 +436,13 @@ class RecordSender:
                 if partition in table.by_index and not (room.queues and room.is_waiting(topic, partition)):
                     break
             began_ms = self._clock.now_ms()
-            future = self.enter_room(record, max_block_ms)
+            future = self.enter_room(record, max_block_ms, place)
             if future is not None:
                 return future
             # What was waited for memory there is not there any more for the wait for memory here.
             max_block_ms = max(0, max_block_ms - (self._clock.now_ms() - began_ms))
         try:
-            result = self._accumulator.append(record, partition, max_block_ms)
+            result = self._accumulator.append(record, partition, max_block_ms, place)
             if self._is_open_batch_told:
                 self._routes.open_batch(cluster, topic, partition, result.batch.open)
             if self._on_append is not None:
@@ -448,9 +457,10 @@ class RecordSender:
             raise
         return result.future
 
-    def enter_room(self, record: SerializedRecord, max_block_ms: int) -> FutureRecordMetadata | None:
+    def enter_room(self, record: SerializedRecord, max_block_ms: int,
+                   place: Place | None = None) -> FutureRecordMetadata | None:
         """Let a record wait, see WaitingRoom.enter; later ones of its topic find no route, and go behind it."""
-        future = self.room.enter(record, max_block_ms)
+        future = self.room.enter(record, max_block_ms, place)
         if future is not None:
             self._routes.forget(record.topic)
         return future

@@ -107,7 +107,8 @@ class WaitingRoom:
         """
         return (topic if partition is None else (topic, partition)) in self.queues
 
-    def enter(self, record: SerializedRecord, max_block_ms: int) -> FutureRecordMetadata | None:
+    def enter(self, record: SerializedRecord, max_block_ms: int,
+              place: Place | None = None) -> FutureRecordMetadata | None:
         """Let a serialized record wait for its topic, or its partition.
 
         Blocks the caller while the room's part of buffer.memory, or all of it, is used up; never for metadata.
@@ -115,6 +116,7 @@ class WaitingRoom:
         Args:
             record: The record.
             max_block_ms: How long it may wait from now on, for memory and then in the room.
+            place: A task's in the line for memory; it is kept.
 
         Returns:
             Its future; None when nothing is in its way by now, so that it goes by the road.
@@ -122,13 +124,14 @@ class WaitingRoom:
         Raises:
             KafkaTimeoutError: It may not wait at all (phase "metadata"). Not sent.
             BufferExhaustedError: No memory within max_block_ms. Not sent.
+            LoopWaitError: The same, of an event loop, which waits itself. Not sent.
             InvalidTopicError: The name is not allowed. Not sent.
             ProducerClosedError: The producer is closed. Not sent.
         """
         self._accumulator.ensure_in_no_step("send()")
-        return self._life.calls.run("send()", self._enter, record, max_block_ms)
+        return self._life.calls.run("send()", self._enter, record, max_block_ms, place)
 
-    def _enter(self, record: SerializedRecord, max_block_ms: int) -> FutureRecordMetadata | None:
+    def _enter(self, record: SerializedRecord, max_block_ms: int, given: Place | None) -> FutureRecordMetadata | None:
         topic, partition = record.topic, record.partition
         if not self._metadata.cluster.table(topic).count:
             ensure_topic_name(topic)
@@ -144,7 +147,7 @@ class WaitingRoom:
         waiting.reserved_bytes = min(waiting.reserved_bytes, pool.total_bytes)
         self._wait_while_leaving(topic, max_block_ms)
         has_waited = self._wait_for_room(topic, partition, waiting.reserved_bytes, max_block_ms, began_ms)
-        place: Place | None = None
+        place = given
         try:
             while True:
                 with self._waiting.lock:
@@ -170,7 +173,7 @@ class WaitingRoom:
             self._tell_sender()  # Ctrl-C may leave a record that the sender was not told of
             raise
         finally:
-            if place is not None:
+            if place is not None and place is not given:
                 place.leave()
         return waiting.future
 

@@ -249,9 +249,9 @@ def test_task_when_no_memory_comes_back_then_it_does_not_try_again(monkeypatch: 
     tries: list[Postponed] = []
     try_again = Postponed.try_again
 
-    def counted(postponed: Postponed) -> Any:
+    def counted(postponed: Postponed, *arguments: Any) -> Any:
         tries.append(postponed)
-        return try_again(postponed)
+        return try_again(postponed, *arguments)
 
     monkeypatch.setattr(Postponed, "try_again", counted)
 
@@ -282,10 +282,10 @@ def test_task_when_it_has_waited_for_memory_then_what_is_left_is_for_the_topic(m
     given: dict[str, list[int]] = {"first": [], "second": []}
     enter = WaitingRoom.enter
 
-    def seen(room: WaitingRoom, record: SerializedRecord, max_block_ms: int) -> Any:
+    def seen(room: WaitingRoom, record: SerializedRecord, max_block_ms: int, *place: Any) -> Any:
         if record.topic in given:
             given[record.topic].append(max_block_ms)
-        return enter(room, record, max_block_ms)
+        return enter(room, record, max_block_ms, *place)
 
     monkeypatch.setattr(WaitingRoom, "enter", seen)
 

@@ -42,7 +42,7 @@ from tests.simulation.workload import IN_LOOP, Sent, Workload
 
 _RECORD: ContextVar[Sent | None] = ContextVar("record", default=None)
 _ROWS: ContextVar[list[Sent] | None] = ContextVar("rows", default=None)
-_NO_FUTURES = (type(None), Postponed, tuple)
+_NO_FUTURES = (type(None), Postponed)
 
 
 class _LoopSelector(selectors.BaseSelector):
