@@ -18,7 +18,7 @@ from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.produce_result import Observer, ProduceRequestResult, is_heard, own_copy, wait_in_loop
 from pyproducer.common.callback import ensure_done_callback
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
-from pyproducer.common.errors import KafkaError, KafkaTimeoutError, told_as_not_sent
+from pyproducer.common.errors import NOT_SENT, KafkaError, KafkaTimeoutError, with_outcome
 from pyproducer.common.html_table import html_table
 from pyproducer.common.loop_inbox import Wake
 from pyproducer.common.public import public
@@ -348,7 +348,7 @@ class BatchFuture(_Future):
 
     def on_refused(self, rows: Sequence[int], error: KafkaError) -> None:
         """Note that rows were not taken; the caller's, during hand-over."""
-        own = told_as_not_sent(error)
+        own = with_outcome(error, NOT_SENT)
         self._life.on_not_taken(own)
         self._life.tally.failed(Failure(self._metadata.topic, UNKNOWN_PARTITION, len(rows), own, watched=0,
                                         is_accepted=False), self)

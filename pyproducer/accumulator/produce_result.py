@@ -19,7 +19,7 @@ from pyproducer.accumulator.failure import Failure, place
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.common.callback import ensure_done_callback
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
-from pyproducer.common.errors import KafkaError, KafkaTimeoutError, told_as_not_sent
+from pyproducer.common.errors import NOT_SENT, KafkaError, KafkaTimeoutError, with_outcome
 from pyproducer.common.loop_inbox import LoopInbox, Wake
 from pyproducer.common.records import RecordMetadata
 from pyproducer.common.sender_log import SenderLog, sender_log
@@ -386,7 +386,7 @@ def failed_future(topic_partition: TopicPartition, error: KafkaError, on_complet
         on_completion: The application's callback.
         life: The producer's.
     """
-    told = told_as_not_sent(error)
+    told = with_outcome(error, NOT_SENT)
     life.on_not_taken(told)
     own = _Placed(lambda _index: own_copy(told), topic_partition)(0)
     result = ProduceRequestResult(topic_partition, life)

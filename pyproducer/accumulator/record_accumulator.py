@@ -22,7 +22,6 @@ from pyproducer.accumulator.buffer_pool import BufferPool, Place
 from pyproducer.accumulator.life import UNOWNED, Life
 from pyproducer.accumulator.partition import FUTURE_BYTES, Partition
 from pyproducer.accumulator.partition_sequence import PartitionSequence, SequenceEvent
-from pyproducer.accumulator.produce_result import own_copy
 from pyproducer.accumulator.producer_batch import BatchRows, ProducerBatch
 from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.accumulator.transaction_manager import TransactionManager
@@ -30,7 +29,7 @@ from pyproducer.accumulator.waiting_records import WaitingRecord, WaitingRecords
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.cluster import Cluster, Node, TopicPartition
-from pyproducer.common.errors import NOT_SENT, UNKNOWN, KafkaError
+from pyproducer.common.errors import NOT_SENT, UNKNOWN, KafkaError, with_outcome
 from pyproducer.common.limited_log import LimitedLog
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.waiting import is_owned, release_in_child
@@ -719,9 +718,9 @@ class RecordAccumulator:
                         batch, SequenceEvent.UNKNOWN if batch.may_be_in_log else SequenceEvent.FAILED)
                 own = error if explain is None else explain(partition.topic_partition.topic, batch)
                 if batch.may_be_in_log or batch.state is BatchState.ON_WIRE:
-                    own = _with_outcome(own, UNKNOWN)
+                    own = with_outcome(own, UNKNOWN)
                 elif not batch.attempts:  # whatever was refused, the producer's id for one, these records were not
-                    own = _with_outcome(own, NOT_SENT)
+                    own = with_outcome(own, NOT_SENT)
                 batch.fail(partial(_same, own))
                 self.finish(batch)
         if not fails_waiting:
@@ -790,11 +789,3 @@ class RecordAccumulator:
 
 def _same(error: KafkaError, _index: int) -> KafkaError:
     return error
-
-
-def _with_outcome(error: KafkaError, outcome: str) -> KafkaError:
-    if error.outcome == outcome:
-        return error
-    own = own_copy(error)
-    own.outcome = outcome
-    return own

@@ -31,7 +31,7 @@ from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
-from pyproducer.common.errors import KafkaError, told_as_not_sent
+from pyproducer.common.errors import NOT_SENT, KafkaError, with_outcome
 from pyproducer.common.waiting import Waiters, release_in_child
 from pyproducer.hotpath import HEADER_SIZE_BYTES, FutureRecordMetadata
 from pyproducer.record.layout import NO_TIMESTAMP
@@ -275,7 +275,7 @@ class WaitingRecords:
 
         It never left, whatever metadata or a partitioner was refused.
         """
-        own = told_as_not_sent(error)
+        own = with_outcome(error, NOT_SENT)
         record.outcome.set(-1, NO_TIMESTAMP, lambda _index: own,
                            Failure(*record.outcome.topic_partition, 1, own, watched=1))
         self._tell(queue, record)

@@ -372,11 +372,11 @@ class UnknownApiError(ApiError):
     outcome = UNKNOWN
 
 
-def told_as_not_sent(error: KafkaError) -> KafkaError:
-    """Return an error as the fate of a record that never left: with outcome "not_sent", whatever else it would say."""
-    if error.outcome == NOT_SENT:
+def with_outcome(error: KafkaError, outcome: str) -> KafkaError:
+    """Return an error as the fate of a record of which more is known: with this outcome, whatever else it would say."""
+    if error.outcome == outcome:
         return error
     own = copy.copy(error)  # it is that of others, too: a topic's refusal for one
     own.__cause__ = error.__cause__
-    own.outcome = NOT_SENT
+    own.outcome = outcome
     return own

@@ -27,7 +27,7 @@ from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.client.metadata_errors import no_such_partition, not_known
 from pyproducer.common.clock import NEVER_MS, Clock
 from pyproducer.common.cluster import Cluster, TopicPartition
-from pyproducer.common.errors import KafkaError, PartitionerError, told_as_not_sent
+from pyproducer.common.errors import NOT_SENT, KafkaError, PartitionerError, with_outcome
 from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.topic_name import ensure_topic_name
 from pyproducer.common.waiting import Cell
@@ -405,7 +405,7 @@ class WaitingRoom:
                 error.__cause__ = raised
                 raised = error
             self._log_raised(raised)
-            return told_as_not_sent(raised)  # what send() would have raised
+            return with_outcome(raised, NOT_SENT)  # what send() would have raised
 
     def _log_raised(self, raised: KafkaError) -> None:
         """Write a line with the traceback of what the partitioner raised; again only for another kind, or much later.

@@ -90,11 +90,11 @@ def test_the_table_covers_codes_without_gap():
     assert sorted(ErrorCode) == list(range(-1, max(ErrorCode) + 1))
 
 
-def test_told_as_not_sent_when_an_error_says_something_else_then_that_of_the_others_is_left_alone() -> None:
+def test_with_outcome_when_an_error_says_something_else_then_that_of_the_others_is_left_alone() -> None:
     refusal = errors.AuthorizationError("no", code=29)
     refusal.__cause__ = cause = ValueError()
-    own = errors.told_as_not_sent(refusal)
+    own = errors.with_outcome(refusal, "not_sent")
     assert (type(own), own.args, own.code, own.outcome, own.__cause__) == (
         errors.AuthorizationError, ("no",), 29, "not_sent", cause)
     assert refusal.outcome == "rejected"
-    assert errors.told_as_not_sent(own) is own
+    assert errors.with_outcome(own, "not_sent") is own
