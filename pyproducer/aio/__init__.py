@@ -8,7 +8,7 @@
 What a thread would sleep for a task awaits: metadata in the waiting room, as everywhere; memory in a line of its own,
 first come, first served, where records of a topic that is not known do not stop others (memory_lines.py); outcomes by
 the loop's inbox, which wakes it once for all records of an answer. So it is with flush(), partitions_for() and what
-waits for a transaction's coordinator (task_bell.py): a task that is cancelled leaves nothing behind. send_batch(),
+waits for a transaction's coordinator: a task that is cancelled leaves nothing behind. send_batch(),
 which encodes, runs on a thread, one call after the other; and close() on one of its own (threads.py).
 
 Road:    task -> [AsyncKafkaProducer] -> KafkaProducer -> ...

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 from pyproducer.accumulator.batch_future import BatchFuture, BatchMetadata
 from pyproducer.accumulator.produce_result import Observer, OnCompletion
 from pyproducer.aio.memory_lines import MemoryLines
-from pyproducer.aio.task_bell import TaskBell
 from pyproducer.aio.threads import Threads
 from pyproducer.common.callback import ensure_on_completion
 from pyproducer.common.cluster import Cluster, PartitionInfo
@@ -33,7 +32,7 @@ from pyproducer.common.errors import (
     IllegalStateError,
     KafkaError,
 )
-from pyproducer.common.loop_inbox import LoopInbox, inbox_of_running_loop
+from pyproducer.common.loop_inbox import LoopInbox, Wake, inbox_of_running_loop
 from pyproducer.common.record_future import FutureRecordMetadata
 from pyproducer.common.records import HeadersLike, ProducerRecord, RecordMetadata, to_topic
 from pyproducer.common.waiting import Waiters
@@ -486,26 +485,25 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             deadline_ms: Until when; None is no limit.
         """
         runtime = self._producer._runtime
-        bell = TaskBell(inbox_of_running_loop(self._inbox)[0])
+        wake = Wake(self._inbox)
         while not is_so():
-            bell.rearm()
-            waiters.enter(bell)  # type: ignore[arg-type]  # it is rung like a cell
+            wake.rearm()
+            waiters.enter(wake)  # type: ignore[arg-type]  # it is rung like a cell
             if is_so():  # meanwhile, which rang nobody
                 break
-            await asyncio.wait([bell.rung], timeout=None if deadline_ms is None else max(
+            await asyncio.wait([wake.waiter], timeout=None if deadline_ms is None else max(
                 0, deadline_ms - runtime.clock.now_ms()) / 1000)
             if runtime.life.is_forked:
                 runtime.life.ensure_may_wait(call)
-            if not bell.rung.done():
+            if not wake.waiter.done():
                 return is_so()
         return True
 
     async def _after_callbacks(self) -> None:
         """Await what was put into the loop's inbox before: callbacks of records that are done."""
-        inbox, _ = inbox_of_running_loop(self._inbox)
-        bell = TaskBell(inbox)
-        inbox.put(bell.ring)
-        await bell.rung
+        wake = Wake(self._inbox)
+        wake()
+        await wake.waiter
 
     async def _on_thread(self, call: Callable[[], _T]) -> _T:
         return await self._threads.call(inbox_of_running_loop(self._inbox)[0], call)

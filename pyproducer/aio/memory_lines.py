@@ -16,9 +16,8 @@ from collections import deque
 from typing import Any
 
 from pyproducer.accumulator.buffer_pool import Place
-from pyproducer.aio.task_bell import TaskBell
 from pyproducer.common.errors import BufferExhaustedError
-from pyproducer.common.loop_inbox import LoopInbox
+from pyproducer.common.loop_inbox import LoopInbox, Wake
 from pyproducer.common.records import ProducerRecord
 from pyproducer.hotpath import FutureRecordMetadata
 from pyproducer.producer.do_send import Postponed
@@ -73,7 +72,7 @@ class MemoryLines:
         loop = get_running_loop()
         runtime = self._producer._runtime
         clock, accumulator, max_block_ms = runtime.clock, runtime.accumulator, runtime.config.max_block_ms
-        door: Any = accumulator.waiting.door  # a bell is rung like a cell
+        door: Any = accumulator.waiting.door  # a Wake is rung like a cell
         began_ms = clock.now_ms()
         place: Place | None = None  # kept from try to try: who comes later waits behind
         turn: Turn = loop.create_future()
@@ -82,11 +81,11 @@ class MemoryLines:
         def end() -> None:
             nonlocal is_late
             is_late = True
-            bell.ring()
+            wake.go_on()
             if not turn.done():
                 turn.set_result(None)
 
-        bell = TaskBell(inbox)
+        wake = Wake(inbox)
         timer = loop.call_later(max_block_ms / 1000, end)
         key = topic if (None not in self.lines if sent.why is None else sent.why.door is not None) else None
         self.lines.setdefault(key, deque()).append(turn)
@@ -97,9 +96,9 @@ class MemoryLines:
                         await turn
                     if self.lines[key][0] is not turn:  # his time is over before it was his turn
                         return self._refused(sent, self._why_exhausted())
-                bell.rearm()  # first: what comes back from now on rings
+                wake.rearm()  # first: what comes back from now on rings
                 if key is not None:
-                    door.enter(bell)
+                    door.enter(wake)
                 why = None
                 if key is not None or topic not in self.lines:  # else they were there before it
                     future = sent.try_again(max(0, began_ms + max_block_ms - clock.now_ms()), place)
@@ -109,9 +108,9 @@ class MemoryLines:
                 if is_late:
                     return self._refused(sent, self._why_exhausted())
                 if why is not None and why.door is None:
-                    door.leave(bell)
+                    door.leave(wake)
                     if place is None:  # what came back meanwhile rings now
-                        place = accumulator.pool.enter(why.size_bytes, max_block_ms, began_ms, bell)
+                        place = accumulator.pool.enter(why.size_bytes, max_block_ms, began_ms, wake)
                 else:
                     if place is not None:
                         place.leave()
@@ -123,7 +122,7 @@ class MemoryLines:
                         key, turn = topic, turn_there
                         continue
                 if not accumulator.is_closed:  # else nobody may be there to ring
-                    await bell.rung
+                    await wake.waiter
         except (asyncio.CancelledError, GeneratorExit) as ended:  # the latter when its loop ends without it
             self._refused(sent, "The task that sent the record was cancelled while it waited for buffer.memory",
                           is_withdrawn=True)
@@ -133,7 +132,7 @@ class MemoryLines:
                                          "sent") from ended
         finally:
             timer.cancel()
-            door.leave(bell)
+            door.leave(wake)
             if place is not None:
                 place.leave()
             self._leave(key, turn)

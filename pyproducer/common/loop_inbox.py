@@ -36,8 +36,8 @@ _MOST_AT_ONCE = 200
 class Wake:
     """Ends the wait of a task, and calls nothing of the application's.
 
-    Called by whoever has news, on any thread, it puts itself into the loop's inbox, which releases the task. That may
-    be done again, so it stays there until it was done.
+    Called by whoever has news, on any thread, or released by him as the cell of a thread that sleeps, it puts itself
+    into the loop's inbox, which lets the task go on. That may be done again, so it stays there until it was done.
 
     Args:
         likely: The running loop's inbox, probably.
@@ -47,21 +47,36 @@ class Wake:
         waiter: What the task awaits; done when it waits no more, because it was cancelled.
     """
 
-    __slots__ = ("inbox", "waiter")
+    __slots__ = ("__weakref__", "_is_closed", "inbox", "waiter")
 
     def __init__(self, likely: LoopInbox | None = None) -> None:
         self.inbox: LoopInbox
         self.inbox, loop = inbox_of_running_loop(likely)
         self.waiter: asyncio.Future[None] = loop.create_future()
+        self._is_closed = True
 
     def __call__(self, _news: object = None) -> None:
         """Have the loop go on with the task. Thread: any."""
         self.inbox.put(self)
 
+    def locked(self) -> bool:
+        """Whether it was not released."""
+        return self._is_closed
+
     def release(self) -> None:
+        """Have the loop go on with the task, as a cell does with a thread. Thread: any."""
+        self._is_closed = False
+        self.inbox.put(self)
+
+    def go_on(self) -> None:
         """Let the task go on, unless it does. From the loop."""
         if not self.waiter.done():
             self.waiter.set_result(None)
+
+    def rearm(self) -> None:
+        """Forget what came before, for another wait. From the loop."""
+        self.waiter = self.waiter.get_loop().create_future()
+        self._is_closed = True
 
 
 class LoopInbox:
@@ -148,7 +163,7 @@ class LoopInbox:
             for _ in range(min(len(items), _MOST_AT_ONCE)):
                 item = items[0]
                 if type(item) is Wake:
-                    item.release()  # Ctrl-C before its end leaves it here
+                    item.go_on()  # Ctrl-C before its end leaves it here
                     items.popleft()
                 else:
                     items.popleft()()
