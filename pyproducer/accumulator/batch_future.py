@@ -15,22 +15,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyproducer.accumulator.concurrent_futures import ConcurrentState
 from pyproducer.accumulator.failure import Failure
 from pyproducer.accumulator.life import UNOWNED, Life
-from pyproducer.accumulator.produce_result import Observer, ProduceRequestResult, is_heard, own_copy, wait_in_loop
+from pyproducer.accumulator.produce_result import (
+    Observer,
+    ProduceRequestResult,
+    call_done_callback,
+    is_heard,
+    own_copy,
+    wait_in_loop,
+)
 from pyproducer.common.callback import ensure_done_callback
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
 from pyproducer.common.errors import NOT_SENT, KafkaError, KafkaTimeoutError, with_outcome
 from pyproducer.common.html_table import html_table
 from pyproducer.common.loop_inbox import Wake
 from pyproducer.common.public import public
-from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.waiting import Cell, Waiters
 from pyproducer.hotpath import store_rows
 from pyproducer.transaction.transactions import OpenTransaction
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-
-log: SenderLog = sender_log(__name__)
 
 _MOST_SHOWN = 10  # errors in a notebook
 
@@ -135,7 +139,6 @@ class BatchFuture(_Future):
         "_lookers",
         "_metadata",
         "_told",
-        "_untold",
         "within",
     )
 
@@ -146,9 +149,8 @@ class BatchFuture(_Future):
         self.within: OpenTransaction | None = within
         self._lock = life.futures_lock  # guards _left, _told, _errors, _is_done, _callbacks, _concurrent_state
         self._left = count + 1  # the call itself is the one more, so that no future is done while rows are handed over
-        # By a range's first row: how many rows it told of. Who failed half way in telling tells again, and its rows
-        # count once. `_untold` is what is left for ranges to tell.
-        self._untold = count + 1
+        # By the first row that was told of, or -1 for the call itself: how many were. Who failed half way in telling
+        # tells again, and its rows count once. Empty when all are done.
         self._told: dict[int, int] = {}
         self._is_done = False
         self._callbacks: list[Callable[[BatchFuture], object]] = []
@@ -245,10 +247,7 @@ class BatchFuture(_Future):
                     return
         if is_heard(fn):
             self._look()
-        try:
-            fn(self)
-        except Exception:
-            log.exception("a done callback of %r raised", self)
+        call_done_callback(fn, self)
 
     def remove_done_callback(self, fn: Callable[[BatchFuture], object]) -> int:
         """Forget a callback that was added and not called; return how many times it was there. asyncio.wait() asks."""
@@ -325,7 +324,7 @@ class BatchFuture(_Future):
     def on_handed_over(self) -> None:
         """Say that no more rows come; the caller's, once."""
         self.within = None
-        self._count_done(None, 1)
+        self._count_done(-1, 1)
 
     def on_stored(self, rows: RowRange, base_offset: int, log_append_time: int) -> None:
         """Note that a range of rows is in the log, from a batch with this base offset (-1: not known)."""
@@ -344,7 +343,8 @@ class BatchFuture(_Future):
         errors = {row: error_for(position) for position, row in enumerate(rows)}
         with self._lock:
             self._metadata.errors.update(errors)
-        self._count_done(next(iter(errors), None), len(errors))
+        if errors:
+            self._count_done(next(iter(errors)), len(errors))
 
     def on_refused(self, rows: Sequence[int], error: KafkaError) -> None:
         """Note that rows were not taken; the caller's, during hand-over."""
@@ -358,50 +358,54 @@ class BatchFuture(_Future):
         """Note that one row is in the log."""
         metadata = self._metadata
         metadata.offsets[row], metadata.partitions[row], metadata.timestamps[row] = offset, partition, timestamp
-        self._count_done(None, 1)
+        self._count_done(row, 1)
 
-    def _count_done(self, first_row: int | None, count: int) -> None:
+    def _count_done(self, first_row: int, count: int) -> None:
         with self._lock:
-            if first_row in self._told:
-                self._left = self._untold - sum(self._told.values())
-            else:
-                if first_row is None:
-                    self._untold -= count
+            if not self._is_done:
+                if first_row in self._told:
+                    self._left = len(self) + 1 - sum(self._told.values())
                 else:
                     self._told[first_row] = count
-                self._left -= count
-            if self._left:
-                return
-            if self._metadata.errors:
-                self._metadata.errors = dict(sorted(self._metadata.errors.items()))
-            self._is_done = True
-            self._last_results = {}
-        if self._metadata.errors and self._failures is None:
+                    self._left -= count
+                if self._left:
+                    return
+                if self._metadata.errors:
+                    self._metadata.errors = dict(sorted(self._metadata.errors.items()))
+                self._is_done = True
+                self._last_results, self._told = {}, {}
+        if self._metadata.errors:
             self._watch_failures()
-        while self._callbacks:
-            fn = self._callbacks.pop(0)
-            try:
-                fn(self)
-            except BaseException:  # whatever a callback raises changes nothing; no signal arrives on this thread
-                log.exception("a done callback of %r raised", self)
+        while True:
+            with self._lock:  # against remove_done_callback
+                if not self._callbacks:
+                    break
+                is_ours = type(self._callbacks[0]) is Wake  # which is forgotten when it was called
+                fn = self._callbacks[0] if is_ours else self._callbacks.pop(0)
+            call_done_callback(fn, self, BaseException)  # no signal arrives on this thread
+            if is_ours:
+                self._callbacks.remove(fn)
         if self._concurrent_state is not None:
             self._concurrent_state.tell(self, is_failed=bool(self._metadata.errors))
         self._is_told = True
         self._cells.ring()
 
     def _watch_failures(self) -> None:
-        """Have the tally see whether somebody looks at the rows that failed."""
-        tally = self._life.tally
-        groups: dict[tuple[int, str], tuple[int, Any]] = {}
-        for row, error in self._metadata.errors.items():
-            key = (self._metadata.partitions[row], error.outcome)
-            count, first = groups.get(key, (0, error))
-            groups[key] = count + 1, first
-        self._failures = failures = [Failure(self._metadata.topic, partition, count, error, watched=count)
-                                     for (partition, _), (count, error) in groups.items()]
-        if not (self._is_looked_at or self._lookers or any(map(is_heard, self._callbacks))):
+        """Have the tally see whether somebody looks at the rows that failed; again is no error."""
+        failures = self._failures
+        if failures is None:
+            groups: dict[tuple[int, str], tuple[int, Any]] = {}
+            for row, error in self._metadata.errors.items():
+                key = (self._metadata.partitions[row], error.outcome)
+                count, first = groups.get(key, (0, error))
+                groups[key] = count + 1, first
+            self._failures = failures = [Failure(self._metadata.topic, partition, count, error, watched=count)
+                                         for (partition, _), (count, error) in groups.items()]
+        if any(map(is_heard, self._callbacks)):
+            self._is_looked_at = True
+        if not (self._is_looked_at or self._lookers):
             for failure in failures:
-                tally.watch(failure, self)
+                self._life.tally.watch(failure, self)
         if self._is_looked_at or self._lookers:  # since then
             self._look()
 

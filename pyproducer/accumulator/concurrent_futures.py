@@ -27,13 +27,14 @@ class ConcurrentState:
         life: The producer's: it knows where nobody would tell who waits.
     """
 
-    __slots__ = ("_is_told", "_life", "condition", "waiters")
+    __slots__ = ("_is_told", "_life", "_told", "condition", "waiters")
 
     def __init__(self, *, is_done: bool, life: Life) -> None:
         # Callers hold several, in order of the futures' ids.
         self.condition: threading.Condition = threading.Condition(threading.RLock())
         self.waiters: list[Any] = []
         self._is_told = is_done
+        self._told: list[Any] = []  # of the waiters, while they are told
         self._life = life
 
     @property
@@ -57,14 +58,18 @@ class ConcurrentState:
         self.tell(future, is_failed=future._result.error_for is not None)
 
     def tell(self, future: Any, *, is_failed: bool) -> None:
-        """Tell who waits, once."""
+        """Tell who waits, each once; again, after an exception half way, is no error."""
         with self.condition:
             if self._is_told:
                 return
-            self._is_told = True
             for waiter in self.waiters:
+                if waiter in self._told:
+                    continue
                 if is_failed:
                     waiter.add_exception(future)
                 else:
                     waiter.add_result(future)
+                self._told.append(waiter)
             self.condition.notify_all()
+            self._is_told = True
+            self._told = []

@@ -12,7 +12,7 @@ import copy
 from collections.abc import Callable, Generator
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyproducer.accumulator.concurrent_futures import ConcurrentState
 from pyproducer.accumulator.failure import Failure, place
@@ -26,6 +26,9 @@ from pyproducer.common.sender_log import SenderLog, sender_log
 from pyproducer.common.waiting import Waiters
 from pyproducer.hotpath import Acknowledgement, FutureRecordMetadata
 from pyproducer.record.layout import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from pyproducer.accumulator.batch_future import BatchFuture
 
 log: SenderLog = sender_log(__name__)
 
@@ -58,6 +61,28 @@ class Observer:
         finally:
             if self.on_completion is not None:
                 self.on_completion(*outcome)
+
+
+class RowCallback:
+    """The on_completion of a row that has a future of its own: it tells that of the call, and may be called again.
+
+    Args:
+        future: The call's.
+        row: Its number there.
+    """
+
+    __slots__ = ("_future", "_row")
+
+    def __init__(self, future: BatchFuture, row: int) -> None:
+        self._future = future
+        self._row = row
+
+    def __call__(self, metadata: RecordMetadata | None, exception: KafkaError | None) -> None:
+        """Tell what became of the row."""
+        if metadata is not None:
+            self._future.on_row(self._row, metadata.partition, metadata.offset, metadata.timestamp)
+        elif exception is not None:
+            self._future.on_failed((self._row,), lambda _position: exception)
 
 
 class ProduceRequestResult:
@@ -250,7 +275,7 @@ class ProduceRequestResult:
             break
         if is_heard(fn):
             outcome.look(future._index)
-        _call(fn, future)
+        call_done_callback(fn, future)
 
     def remove_done_callback(self, future: FutureRecordMetadata, fn: DoneCallback) -> int:
         """Forget a callback that was added and not called; return how many times it was there."""
@@ -288,19 +313,23 @@ class ProduceRequestResult:
                     return state
 
     def run_done_callbacks(self, future: FutureRecordMetadata) -> None:
-        """Call what was added to a record that is done now; the sender's, once."""
-        with future._result._lock:  # against concurrent_state_of
-            callbacks = future._done_callbacks or []
-            future._done_callbacks = [fn for fn in callbacks if type(fn) is ConcurrentState] or None
-        if self.failure is not None and any(map(is_heard, callbacks)):
+        """Call what was added to a record that is done now; the sender's. It may be done again, after an exception.
+
+        The application's are forgotten one by one before they are called, ours when all were called.
+        """
+        if self.failure is not None and any(map(is_heard, future._done_callbacks or ())):
             self.look(future._index)
-        for fn in callbacks:
-            if self._life.is_forked:  # by the one before: the rest is the parent's
-                return
-            try:
-                fn(future)
-            except BaseException:  # whatever a callback raises changes nothing; no signal arrives there
-                log.exception("a done callback of %r raised", future)
+        place = 0  # before it are those of ours that were called
+        while not self._life.is_forked:  # by the one before: the rest is the parent's
+            with self._lock:  # against concurrent_state_of and remove_done_callback
+                callbacks = future._done_callbacks or []
+                if place == len(callbacks):
+                    future._done_callbacks = [fn for fn in callbacks if type(fn) is ConcurrentState] or None
+                    return
+                is_ours = type(callbacks[place]) in _OURS
+                fn = callbacks[place] if is_ours else callbacks.pop(place)
+            call_done_callback(fn, future, BaseException)  # no signal arrives there
+            place += is_ours
 
     def await_of(self, future: FutureRecordMetadata) -> Generator[Any, None, RecordMetadata]:
         """Wait for a record in an event loop."""
@@ -358,21 +387,40 @@ class _Placed:
 
 
 def fail_future(future: FutureRecordMetadata, error: KafkaError) -> None:
-    """Run the callbacks of a record that failed; called once, by whoever set the outcome."""
-    on_completion, future._on_completion = future._on_completion, None
+    """Run the callbacks of a record that failed; again, after an exception half way, is no error."""
+    on_completion = future._on_completion
     if on_completion is not None:
         if _tells_application(on_completion):
             future._result.look(future._index)
+        own = own_copy(error)
+        future._on_completion = None  # last: who is told is not told again
         try:
-            on_completion(None, own_copy(error))
+            on_completion(None, own)
         except BaseException as raised:  # whatever a callback raises changes nothing; no signal arrives on this thread
-            log_raised(future._result.topic_partition, raised)
+            on_raised(future, on_completion, raised)
     if future._done_callbacks is not None:
         future._result.run_done_callbacks(future)
 
 
+def on_raised(future: FutureRecordMetadata, on_completion: OnCompletion | None, raised: BaseException) -> None:
+    """Log what the application's on_completion raised; the other records are told all the same.
+
+    Raises:
+        BaseException: It was raised where a row tells its call: that is called again when this is recovered from.
+    """
+    while type(on_completion) is Acknowledgement or type(on_completion) is Observer:
+        on_completion = on_completion.on_completion
+    if type(on_completion) is RowCallback:
+        future._on_completion = on_completion  # alone: interceptors and observers were told
+        try:
+            raise raised
+        finally:
+            del raised
+    log_raised(future._result.topic_partition, raised)
+
+
 def log_raised(topic_partition: TopicPartition, raised: BaseException) -> None:
-    """Log what an on_completion raised; the other records are told all the same."""
+    """Log what an on_completion raised."""
     log.error("on_completion of a record for %s raised", topic_partition, exc_info=raised)
 
 
@@ -419,6 +467,8 @@ def _tells_application(on_completion: OnCompletion | None) -> bool:
 
 _DEAF = frozenset({ConcurrentState, Observer})
 """Done callbacks that are nobody's look."""
+_OURS = frozenset({ConcurrentState, Wake})
+"""Done callbacks that may be called again, and call nothing of the application's."""
 
 
 def wait_in_loop(add_done_callback: Callable[[Callable[[Any], None]], None]) -> Generator[Any, None, None]:
@@ -445,11 +495,24 @@ def _of_application(added: DoneCallback) -> object:
 
 
 def _call_in_loop(inbox: LoopInbox, fn: DoneCallback, context: Context, future: FutureRecordMetadata) -> None:
-    inbox.put(partial(context.run, _call, fn, future))  # as asyncio's futures do
+    inbox.put(partial(context.run, call_done_callback, fn, future))  # as asyncio's futures do
 
 
-def _call(fn: DoneCallback, future: FutureRecordMetadata) -> None:
+def call_done_callback(fn: Callable[[Any], object], future: object, caught: type[BaseException] = Exception) -> None:
+    """Call a done callback of a record, or of columns; what the application's raises is logged.
+
+    Args:
+        fn: The callback.
+        future: Whose it is.
+        caught: What of the application's is caught: in a caller's thread what is no Exception may come from outside.
+
+    Raises:
+        BaseException: One of ours was not called to its end, and may be called again.
+    """
+    if type(fn) in _OURS:
+        fn(future)
+        return
     try:
         fn(future)
-    except Exception:
+    except caught:
         log.exception("a done callback of %r raised", future)

@@ -21,8 +21,8 @@ from pyproducer.accumulator.life import UNOWNED, Life, LifeState
 from pyproducer.accumulator.produce_result import (
     ProduceRequestResult,
     fail_future,
-    log_raised,
     move_future,
+    on_raised,
 )
 from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.common.cluster import TopicPartition
@@ -367,8 +367,7 @@ class ProducerBatch:
         if error_for is None:
             topic, partition = self.topic_partition
             self._life.tally.stored(outcome, topic, self.record_count)
-            run_callbacks(futures, RecordMetadata, topic, partition, base_offset, log_append_time,
-                          lambda raised: log_raised(self.topic_partition, raised))
+            run_callbacks(futures, RecordMetadata, topic, partition, base_offset, log_append_time, on_raised)
         else:
             assert outcome.failure is not None, "written with the error"
             self._life.tally.failed(outcome.failure, outcome)

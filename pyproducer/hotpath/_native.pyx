@@ -540,7 +540,6 @@ def run_callbacks(list futures not None, metadata_class, topic, partition, int64
         future = <FutureRecordMetadata>futures[index]
         on_completion = future._on_completion
         if on_completion is not None:
-            future._on_completion = None
             offset = base_offset + future._index if base_offset >= 0 else -1
             timestamp = log_append_time if log_append_time >= 0 else future._timestamp
             if metadata is not None and is_only_ours(<PyObject *>metadata):
@@ -553,10 +552,11 @@ def run_callbacks(list futures not None, metadata_class, topic, partition, int64
             else:
                 metadata = new_metadata(metadata_class, topic, partition, offset, timestamp,
                                         future.serialized_key_size, future.serialized_value_size)
+            future._on_completion = None  # last: who is told is not told again
             try:
                 on_completion(metadata, None)
             except BaseException as error:
-                on_raised(error)
+                on_raised(future, on_completion, error)
         if future._done_callbacks is not None:
             future._result.run_done_callbacks(future)
 

@@ -239,9 +239,11 @@ cdef class Acknowledgement:
         self.on_completion = on_completion
 
     def __call__(self, metadata, exception):
-        self.tell(metadata, exception)
-        if self.on_completion is not None:
-            self.on_completion(metadata, exception)
+        try:
+            self.tell(metadata, exception)
+        finally:
+            if self.on_completion is not None:
+                self.on_completion(metadata, exception)
 
 
 cdef class Road:

@@ -377,7 +377,7 @@ class OpenBatch:
 
 
 def run_callbacks(futures: Sequence[Any], metadata_class: type[Any], topic: str, partition: int, base_offset: int,
-                  log_append_time: int, on_raised: Callable[[BaseException], None]) -> None:
+                  log_append_time: int, on_raised: Callable[[Any, Any, BaseException], None]) -> None:
     """Tell the records of a stored batch, in order: on_completion(metadata, None), then the done callbacks.
 
     Args:
@@ -387,7 +387,7 @@ def run_callbacks(futures: Sequence[Any], metadata_class: type[Any], topic: str,
         partition: The batch's partition.
         base_offset: Offset of the first record, or -1 when it is not known.
         log_append_time: The broker's time in epoch ms, or -1 where the records' own timestamps hold.
-        on_raised: Told of an exception that a callback raised; the other callbacks run all the same.
+        on_raised: Told of a future and its callback what that raised. The others run all the same, unless this raises.
     """
     for future in futures:
         on_completion = future._on_completion
@@ -395,10 +395,10 @@ def run_callbacks(futures: Sequence[Any], metadata_class: type[Any], topic: str,
             metadata = metadata_class(topic, partition, base_offset + future._index if base_offset >= 0 else -1,
                                       log_append_time if log_append_time >= 0 else future._timestamp,
                                       future.serialized_key_size, future.serialized_value_size)
-            future._on_completion = None  # first: who is told is not told again
+            future._on_completion = None  # last: who is told is not told again
             try:
                 on_completion(metadata, None)
             except BaseException as error:  # whatever a callback raises changes nothing; no signal arrives here
-                on_raised(error)
+                on_raised(future, on_completion, error)
         if future._done_callbacks is not None:
             future._result.run_done_callbacks(future)

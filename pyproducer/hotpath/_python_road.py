@@ -190,9 +190,11 @@ class Acknowledgement:
         self.on_completion: Callable[[Any, Any], object] | None = on_completion
 
     def __call__(self, metadata: Any, exception: Any) -> None:
-        self.tell(metadata, exception)
-        if self.on_completion is not None:
-            self.on_completion(metadata, exception)
+        try:
+            self.tell(metadata, exception)
+        finally:
+            if self.on_completion is not None:
+                self.on_completion(metadata, exception)
 
 
 class Road:

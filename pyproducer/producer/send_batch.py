@@ -14,6 +14,7 @@ from typing import Any
 from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.loop_side import BatchBeginning
+from pyproducer.accumulator.produce_result import RowCallback
 from pyproducer.accumulator.producer_batch import BatchRows
 from pyproducer.accumulator.record_accumulator import BATCHES_OF_ROWS, RecordAccumulator
 from pyproducer.accumulator.serialized_record import SerializedRecord
@@ -33,7 +34,7 @@ from pyproducer.producer.columns import Columns, read_columns
 from pyproducer.producer.do_send import RecordSender
 from pyproducer.producer.partitioners import DefaultPartitioner
 from pyproducer.producer.partitioners.partitioner import choices
-from pyproducer.producer.send_rows import REFUSES_THE_REST, row_callback, send_rows
+from pyproducer.producer.send_rows import REFUSES_THE_REST, send_rows
 from pyproducer.record.record_reader import decode_open_batch
 
 # Rows that are there already need not be cut into 16 KiB: a request costs the sender as much as a thousand rows, and a
@@ -249,7 +250,7 @@ def _records(topic: str, chunk: ColumnChunk, columns: Columns, rows: Sequence[in
             partition = columns.partitions[row]
             yield row, SerializedRecord(
                 topic, None if partition < 0 else partition, columns.timestamps[row], key, key, value, value, headers,
-                row_callback(future, row), chunk.size_upper_bound(row), future.within)
+                RowCallback(future, row), chunk.size_upper_bound(row), future.within)
             position += 1
 
 

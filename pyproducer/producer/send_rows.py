@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pyproducer.accumulator.batch_future import BatchFuture
 from pyproducer.accumulator.life import Life
-from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult
+from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult, RowCallback
 from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
@@ -25,7 +25,7 @@ from pyproducer.common.errors import (
     KafkaError,
     SerializationError,
 )
-from pyproducer.common.records import Header, ProducerRecord, RecordMetadata, given_time
+from pyproducer.common.records import Header, ProducerRecord, given_time
 from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.producer import arrow_columns
 from pyproducer.producer.columns import ensure_length, int_column, to_items, to_rows
@@ -118,7 +118,7 @@ def _serialize(sender: RecordSender, records: Sequence[ProducerRecord], future: 
     rows: list[_Row] = []
     is_intercepted = sender.sees_every_record or bool(sender.interceptors)
     for number, record in enumerate(records):
-        on_completion = row_callback(future, number)
+        on_completion: OnCompletion = RowCallback(future, number)
         try:
             if is_intercepted:
                 record, on_completion = sender.intercept(record, on_completion)
@@ -159,16 +159,6 @@ def _hand_over(sender: RecordSender, row: _Row, clock: Clock, created: int, dead
         _left_ms(clock, deadline_ms), choose)
     outcome: ProduceRequestResult = future._result
     return outcome
-
-
-def row_callback(future: BatchFuture, row: int) -> OnCompletion:
-    """Return the callback of a row that has a future of its own: it tells that of the call."""
-    def acknowledged(metadata: RecordMetadata | None, exception: KafkaError | None) -> None:
-        if metadata is not None:
-            future.on_row(row, metadata.partition, metadata.offset, metadata.timestamp)
-        elif exception is not None:
-            future.on_failed((row,), lambda _position: exception)
-    return acknowledged
 
 
 def _refuse(sender: RecordSender, future: BatchFuture, row: int, record: ProducerRecord, error: KafkaError) -> None:

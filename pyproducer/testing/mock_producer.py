@@ -21,7 +21,6 @@ import threading
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, overload
 
@@ -33,7 +32,7 @@ from pyproducer.accumulator.produce_result import (
     OnCompletion,
     ProduceRequestResult,
     fail_future,
-    log_raised,
+    on_raised,
     own_copy,
 )
 from pyproducer.accumulator.serialized_record import SerializedRecord
@@ -621,8 +620,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
             outcome.set(offset, NO_TIMESTAMP, None)
             self._life.tally.stored(outcome, topic_partition.topic, 1)
             with self._telling:
-                run_callbacks([future], RecordMetadata, *topic_partition, offset, NO_TIMESTAMP,
-                              partial(log_raised, topic_partition))
+                run_callbacks([future], RecordMetadata, *topic_partition, offset, NO_TIMESTAMP, on_raised)
         else:
             failure = Failure(*topic_partition, 1, error, watched=1)
             outcome.set(-1, NO_TIMESTAMP, lambda _index: error, failure)

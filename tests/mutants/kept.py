@@ -115,7 +115,7 @@ KEPT: tuple[Kept, ...] = (
     # Callbacks.
     Kept("raising-callback-ends-the-others", "accumulator/produce_result.py",
          "        except BaseException as raised:  # whatever a callback raises changes nothing; no signal arrives on "
-         "this thread\n            log_raised(future._result.topic_partition, raised)\n",
+         "this thread\n            on_raised(future, on_completion, raised)\n",
          "        finally:\n            pass\n",
          "One callback of a failed batch that raises leaves the records after it untold for ever."),
     Kept("failed-callbacks-in-reverse", "accumulator/producer_batch.py",
@@ -127,10 +127,10 @@ KEPT: tuple[Kept, ...] = (
          "    for future in reversed(futures):\n        on_completion = future._on_completion",
          "The callbacks of a stored batch run in the reverse order of its records."),
     Kept("interceptor-after-callback", "hotpath/_python_road.py",
-         "        self.tell(metadata, exception)\n        if self.on_completion is not None:\n"
-         "            self.on_completion(metadata, exception)\n",
-         "        if self.on_completion is not None:\n            self.on_completion(metadata, exception)\n"
-         "        self.tell(metadata, exception)\n",
+         "            self.tell(metadata, exception)\n        finally:\n"
+         "            if self.on_completion is not None:\n                self.on_completion(metadata, exception)\n",
+         "            if self.on_completion is not None:\n                self.on_completion(metadata, exception)\n"
+         "        finally:\n            self.tell(metadata, exception)\n",
          "Interceptors hear of an outcome after the callback, and not at all when that raises."),
     # Memory.
     Kept("memory-without-order", "accumulator/buffer_pool.py",

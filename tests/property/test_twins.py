@@ -130,7 +130,7 @@ def test_callbacks_get_the_same_metadata_in_the_same_order(rows: list[Any], offs
         for row, has_callback, raises in rows:
             batch.try_append(*row, (note_and_raise if raises else note) if has_callback else None)
         twin.run_callbacks(batch.futures, RecordMetadata, "t", 3, offset, append_time,
-                           lambda raised, seen=seen: seen.append(repr(raised)))
+                           lambda future, _, raised, seen=seen: seen.append((future._index, repr(raised))))
         assert all(future._on_completion is None for future in batch.futures)
         outcomes.append(seen)
     assert outcomes[0] == outcomes[1]

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
+import gc
 import threading
 import time
 import traceback
+from array import array
+from functools import partial
 
 import pytest
 
-from pyproducer.accumulator.produce_result import failed_future, own_copy
+from pyproducer.accumulator import delivery_tally
+from pyproducer.accumulator.batch_future import BatchFuture
+from pyproducer.accumulator.produce_result import RowCallback, failed_future, own_copy
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import DisconnectedError, KafkaTimeoutError, RecordTooLargeError
+from pyproducer.common.loop_inbox import LoopInbox
+from pyproducer.hotpath import Acknowledgement
 from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.compression import compressor_for
 from pyproducer.record.record_reader import decode_open_batch
@@ -155,6 +163,144 @@ def test_done_callbacks_when_they_are_run_again_then_nobody_is_told_twice():
     batch.complete(4)
     batch.result.run_done_callbacks(future)
     assert seen == [future]
+
+
+class Once:
+    """Something of ours that has no memory, once, and is there then."""
+
+    def __init__(self, monkeypatch, owner, name):
+        self.count = 0
+        real = getattr(owner, name)
+
+        def call(*arguments):
+            self.count += 1
+            if self.count == 1:
+                raise MemoryError
+            return real(*arguments)
+        monkeypatch.setattr(owner, name, call)
+
+
+def tell_twice(batch, error):
+    """End a batch in a turn that ends half way, and go on in the next one."""
+    with pytest.raises(MemoryError):
+        batch.complete(4) if error is None else batch.fail(lambda index: error)
+    batch.resume()
+
+
+def test_failed_record_when_its_look_is_interrupted_then_its_callbacks_are_told_in_the_next_turn(monkeypatch):
+    """They were forgotten first: nobody was told any more, and an await never ended."""
+    told = []
+    batch, (future,) = make_batch(1, [lambda metadata, error: told.append(type(error))])
+    future.add_done_callback(told.append)
+    once = Once(monkeypatch, delivery_tally.DeliveryTally, "look")
+    tell_twice(batch, DisconnectedError("gone"))
+    assert told == [DisconnectedError, future]
+    assert once.count == 3
+
+
+@pytest.mark.parametrize("error", [None, DisconnectedError("gone")], ids=["stored", "failed"])
+def test_await_when_the_loop_cannot_be_woken_then_it_is_in_the_next_turn(monkeypatch, error):
+    """What our own callback raised was logged as the application's, and the await never ended."""
+    told = []
+    batch, (future,) = make_batch(1)
+
+    async def main():
+        future.add_done_callback(lambda _: told.append("before"))
+        task = asyncio.ensure_future(awaiting())
+        await asyncio.sleep(0)
+        future.add_done_callback(lambda _: told.append("behind"))
+        Once(monkeypatch, LoopInbox, "put")
+        tell_twice(batch, error)
+        return (await asyncio.gather(asyncio.wait_for(task, GIVE_UP_S), return_exceptions=True))[0]
+
+    async def awaiting():
+        return await future
+
+    ended = asyncio.run(main())
+    assert ended.offset == 4 if error is None else type(ended) is DisconnectedError
+    assert told == ["before", "behind"]
+
+
+class Waiter:
+    """One of concurrent.futures.wait()'s, which counts how many futures it was told of."""
+
+    def __init__(self, failures):
+        self.failures = failures
+        self.told = 0
+
+    def add_result(self, future):
+        if self.failures:
+            self.failures -= 1
+            raise MemoryError
+        self.told += 1
+
+
+def test_wait_for_several_when_one_cannot_be_told_then_each_is_told_once_in_the_next_turn():
+    """Whoever waited was forgotten first. Told twice, one would think that two records are done."""
+    batch, (future,) = make_batch(1)
+    waiters = [Waiter(0), Waiter(1), Waiter(0)]
+    future._waiters.extend(waiters)
+    tell_twice(batch, None)
+    assert [waiter.told for waiter in waiters] == [1, 1, 1]
+    assert future._state == "FINISHED"
+
+
+@pytest.mark.parametrize("error", [None, DisconnectedError("gone")], ids=["stored", "failed"])
+def test_row_when_its_call_cannot_be_told_then_it_is_in_the_next_turn(monkeypatch, error):
+    """What our own callback raised was logged as the application's, and the future of the call was never done."""
+    heard, told = [], []
+    future = BatchFuture("orders", array("i", [2] * 3), array("q", [1000] * 3))
+    batch, _ = make_batch(3, [Acknowledgement(lambda metadata, _: heard.append(metadata), RowCallback(future, row))
+                              for row in range(3)])
+    future.on_handed_over()
+    future.add_done_callback(told.append)
+    Once(monkeypatch, BatchFuture, "_count_done")
+    tell_twice(batch, error)
+    assert told == [future]
+    assert len(heard) == 3
+    if error is None:
+        assert list(future.result(0).offsets) == [4, 5, 6]
+    else:
+        assert list(future.result(0).errors) == [0, 1, 2]
+
+
+def test_callback_when_interceptors_cannot_be_told_then_it_is_all_the_same(caplog):
+    told = []
+
+    def tell(*_):
+        raise MemoryError
+
+    batch, _ = make_batch(1, [Acknowledgement(tell, lambda metadata, error: told.append(metadata.offset))])
+    batch.complete(4)
+    assert told == [4]
+    assert "MemoryError" in caplog.text
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("start", range(20))
+def test_callbacks_when_an_allocation_fails_then_each_is_called_once_all_the_same(fails, start, caplog):
+    """The compiled twin forgot a callback before there was memory for its metadata."""
+    testcapi = pytest.importorskip("_testcapi")
+    told, kept = [0] * 4, [None] * 4
+
+    def on_completion(metadata, error, index):
+        kept[index] = metadata  # else the next one gets the same tuple
+        told[index] += 1
+
+    batch, _ = make_batch(4, [partial(on_completion, index=index) for index in range(4)])
+    end = partial(batch.fail, lambda index: DisconnectedError("gone")) if fails else partial(batch.complete, 10**12)
+    gc.disable()
+    with contextlib.suppress(MemoryError):
+        testcapi.set_nomemory(start, start + 1)
+        try:
+            end()
+        finally:
+            testcapi.remove_mem_hooks()
+    gc.enable()
+    if not batch.resume():
+        end()
+    raised_count = caplog.text.count("on_completion of a record for orders-2 raised")  # the callback itself had none
+    assert sorted(told) == [0] * raised_count + [1] * (4 - raised_count)
 
 
 def test_await_gives_the_metadata_or_raises():

@@ -105,7 +105,7 @@ def test_metadata_when_callbacks_hash_it_then_each_has_its_own_hash():
             if number >= 4:
                 kept.append(metadata)
         batch.try_append(1000 + number, None, b"v", (), on_completion)
-    hotpath.run_callbacks(batch.futures, RecordMetadata, "t", 3, 50, -1, raised.append)
+    hotpath.run_callbacks(batch.futures, RecordMetadata, "t", 3, 50, -1, lambda *what: raised.append(what))
     assert raised == []
     assert [offset for _, _, offset in told] == list(range(50, 56))
     assert all(own == expected for own, expected, _ in told)
