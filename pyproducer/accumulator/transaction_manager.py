@@ -41,10 +41,9 @@ class TransactionManager:
 
     Attributes:
         transactions: The transactional half; None without a transactional id.
-        producer_id_and_epoch: Of what is numbered from now on; written by `_become` alone.
+        producer_id_and_epoch: Of what is numbered from now on.
         fatal_error: Why nothing is sent any more.
         refusal: Why the broker gives no id for now; the sender fails with it what waits, and forgets it.
-        has_producer_id: Whether there is an id to send with.
         disturbed: The partitions in which nothing new is numbered. They enter by themselves.
         silence_limit_ms: How long a broker knows us without hearing of us.
         memory_ms: How long a broker surely knows a batch again that it has stored, if it stores nothing else of us.
@@ -56,13 +55,17 @@ class TransactionManager:
         self.producer_id_and_epoch: ProducerIdAndEpoch = NO_PRODUCER
         self.fatal_error: KafkaError | None = None
         self.refusal: KafkaError | None = None
-        self.has_producer_id: bool = False
         self.disturbed: dict[PartitionSequence, None] = {}
         self.silence_limit_ms: int = SILENCE_LIMIT_MS if silence_limit_ms is None else silence_limit_ms
         expiration_ms = ID_EXPIRATION_MS if id_expiration_ms is None else id_expiration_ms
         self.memory_ms: int = expiration_ms - self.silence_limit_ms
 
     # The producer id.
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Whether there is an id to send with."""
+        return self.producer_id_and_epoch.is_valid and self.fatal_error is None
 
     @property
     def is_undisturbed(self) -> bool:
@@ -76,21 +79,16 @@ class TransactionManager:
 
     def on_producer_id(self, producer_id: int, epoch: int) -> None:
         """Take the id that the broker gave."""
-        self._become(ProducerIdAndEpoch(producer_id, epoch))
+        self.producer_id_and_epoch = ProducerIdAndEpoch(producer_id, epoch)
         log.info("Producer id set to %d with epoch %d", producer_id, epoch)
 
     def on_fatal_error(self, error: KafkaError) -> None:
         """Stop: the broker refuses to give this producer an id. Batches are failed by the sender."""
         self.fatal_error = error
-        self.has_producer_id = False
 
     def forget_producer_id(self) -> None:
         """Have no id: another transactional id asks for its own."""
-        self._become(NO_PRODUCER)
-
-    def _become(self, producer_id_and_epoch: ProducerIdAndEpoch) -> None:
-        self.producer_id_and_epoch = producer_id_and_epoch
-        self.has_producer_id = producer_id_and_epoch.is_valid and self.fatal_error is None
+        self.producer_id_and_epoch = NO_PRODUCER
 
     def known_for_ms(self, newest_timestamp_age_ms: int) -> int:
         """Return how long from now on a broker knows us that has just stored a batch; 0 where it may forget us now.
@@ -140,9 +138,9 @@ class TransactionManager:
         producer_id, epoch = self.producer_id_and_epoch
         if any(sequence.owner == self.producer_id_and_epoch for sequence in due):
             if epoch >= MAX_EPOCH:
-                self._become(NO_PRODUCER)  # what is due begins when the new id has come
+                self.producer_id_and_epoch = NO_PRODUCER  # what is due begins when the new id has come
                 return
-            self._become(ProducerIdAndEpoch(producer_id, epoch + 1))
+            self.producer_id_and_epoch = ProducerIdAndEpoch(producer_id, epoch + 1)
             log.info("Producer id %d goes on with epoch %d", producer_id, epoch + 1)
         for sequence in due:
             sequence.begin(self.producer_id_and_epoch)
