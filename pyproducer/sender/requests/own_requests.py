@@ -85,6 +85,7 @@ class OwnRequests:
             asked.on_lost()
         request = self._wanted = self._next()
         if request is None:
+            self._attempts = self._soon_count = 0
             self.trouble = ""
             return NEVER_MS
         if now_ms < self._retry_at_ms:
@@ -150,9 +151,9 @@ class OwnRequests:
     def _react(self, request: OwnRequest, reaction: Reaction, response: ClientResponse, why: str = "") -> None:
         now_ms = response.received_ms
         if reaction is Reaction.DONE:
-            self._attempts = self._soon_count = 0
             self._retry_at_ms = now_ms
             if request.api_key is self._failing:  # a coordinator that is found says nothing of what it refuses
+                self._attempts = self._soon_count = 0
                 self.trouble = ""
             return
         if reaction is Reaction.SOON:

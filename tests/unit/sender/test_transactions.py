@@ -107,6 +107,26 @@ def test_trouble_when_the_coordinator_is_found_again_then_why_it_refuses_is_know
     assert trouble_of(producer) == ""
 
 
+def test_trouble_when_the_coordinator_refuses_each_time_then_its_attempts_are_counted_and_the_backoff_grows() -> None:
+    """Each coordinator that was found began the count, and the backoff, anew: "failed 1 times" after fifty."""
+    producer = SteppedTransactions()
+    producer.tx.initialize(None)
+    producer.turn()
+    producer.answer_own(FIND)
+    waits = []
+    for _ in range(4):
+        producer.turn()
+        producer.answer_own(INIT, ErrorCode.NOT_COORDINATOR)
+        began_ms = producer.clock.now_ms()
+        while not producer.apis():
+            producer.clock.advance(1)
+            producer.turn()
+        waits.append(producer.clock.now_ms() - began_ms)
+        producer.answer_own(FIND)
+    assert trouble_of(producer).startswith("InitProducerId failed 4 times")
+    assert waits == sorted(set(waits)), "it grows"
+
+
 def test_trouble_when_nobody_finds_the_coordinator_then_it_is_known_until_somebody_does() -> None:
     producer = SteppedTransactions()
     producer.tx.initialize(None)
