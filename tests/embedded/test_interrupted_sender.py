@@ -44,9 +44,9 @@ class LineFaults:
     def trace_this_thread(self, *_: object) -> None:
         """Begin with the next turn; a callback of the producer's. Python stops to trace when a trace raises."""
         if sys.gettrace() is None:
-            sys.settrace(self._on_call)
+            sys.settrace(self.on_call)
 
-    def _on_call(self, frame: FrameType, _event: str, _argument: object) -> Any:
+    def on_call(self, frame: FrameType, _event: str, _argument: object) -> Any:
         code = frame.f_code
         if code.co_filename == LOOP or not code.co_filename.startswith(FOLDERS):
             return None
@@ -128,3 +128,23 @@ def test_sender_when_any_line_of_its_turn_raises_then_each_record_is_stored_once
     assert faults.where.total() == 60
     assert len(faults.where) > 5
     assert not any(thread.name.startswith("kafka-producer-network") for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 40))])
+def test_sender_when_any_line_raises_before_it_has_its_id_then_each_record_is_stored_once_all_the_same(
+        seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id that was half taken in could not be sent with, and nothing asked for another one: each record expired."""
+    monkeypatch.setattr(io_thread, "_PAUSE_AFTER_BUG_SECONDS", 0)
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        for number in range(20):
+            faults = LineFaults(100 * seed + number, 3)
+            threading.settrace(faults.on_call)
+            try:
+                producer = KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0,
+                                          "retry.backoff.ms": 1, "reconnect.backoff.ms": 1})
+            finally:
+                threading.settrace(None)  # type: ignore[arg-type]  # None ends it
+            producer.send("t", b"%d" % number).result(GIVE_UP_S)
+            producer.close()
+        assert [record.value for record in read_topic(broker.bootstrap_servers, "t")] == [
+            b"%d" % number for number in range(20)]

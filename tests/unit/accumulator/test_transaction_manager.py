@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyproducer.accumulator import transaction_manager
 from pyproducer.accumulator.transaction_manager import ID_EXPIRATION_MS, SILENCE_LIMIT_MS, TransactionManager
 from pyproducer.common.error_codes import ErrorCode, error_for_code
 from pyproducer.record.layout import MAX_EPOCH, NO_PRODUCER, ProducerIdAndEpoch
@@ -126,3 +129,27 @@ def test_known_when_timestamps_are_old_then_for_no_longer_than_a_broker_keeps_id
 def test_limits_when_they_are_given_then_they_hold() -> None:
     manager = TransactionManager(500, 2000)
     assert [manager.known_for_ms(age_ms) for age_ms in (0, 1000, 1200, 1500)] == [500, 500, 300, 0]
+
+
+def test_producer_id_when_any_line_that_takes_it_in_raises_then_it_is_there_or_asked_for_again() -> None:
+    """Half taken in, it could not be sent with, and nothing asked for another one."""
+    for line in range(20):
+        manager, left = TransactionManager(), [line]
+
+        def trace(frame: Any, event: str, _: object, left: list[int] = left) -> Any:
+            if frame.f_code.co_filename != transaction_manager.__file__:
+                return None
+            if event == "line":
+                left[0] -= 1
+                if left[0] == 0:
+                    raise MemoryError
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            with contextlib.suppress(MemoryError):
+                manager.on_producer_id(7, 3)
+        finally:
+            sys.settrace(before)
+        assert manager.needs_producer_id != manager.has_producer_id, line
