@@ -52,6 +52,18 @@ def test_path_when_design_names_it_then_it_is_there() -> None:
     assert [path for path in sorted(paths) if not any((home / path).exists() for home in homes)] == []
 
 
+def test_name_when_the_page_of_kafkas_words_has_it_then_it_is_in_its_file() -> None:
+    page = (ROOT / "docs" / "words_of_kafka.md").read_text(encoding="ascii")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines()
+            if line.startswith("| ") and not line.startswith("| in Kafka")]
+    assert len(rows) > 20
+    for _, files, names in rows:
+        text = "".join((PACKAGE / file).read_text("ascii") for file in re.findall(r"`([\w/]+\.py)`", files))
+        missing = [name for name in re.findall(r"`(\w+)`", names)
+                   if not re.search(rf"(def|class) {name}\b|^ *{name}\b.*[:=]", text, re.MULTILINE)]
+        assert missing == [], files
+
+
 @pytest.mark.parametrize("folder", ROAD)
 def test_module_of_the_road_when_it_is_there_then_the_file_map_names_it(folder: str) -> None:
     named = paths_in(section(2))
