@@ -138,12 +138,13 @@ class ErrorFacts:
             self._complain(record, error, f"of no API, {error.api!r}, it can be")
 
     def _check_blame(self, record: Sent, error: ApiError) -> None:
-        """The record that a broker blamed is told its words, and the others of its batch that another is to blame."""
+        """The record that a broker blamed is told its words, and so are the others of its batch, as another one's."""
         code, said = self._ledger.blamed.get(record.value, (0, None))
         if code != error.code:
             return
         self._checks["blame"] += 1
-        if (said is not None) != (BLAME in str(error)) or (said is None) != isinstance(error.__cause__, ApiError):
+        is_another = "because of another record" in str(error)
+        if BLAME not in str(error) or not (said is None) == is_another == isinstance(error.__cause__, ApiError):
             self._complain(record, error, f"its cause is {error.__cause__!r}; the broker said {said!r} of it")
 
     def _check_attempt(self, record: Sent, error: Any) -> None:
