@@ -8,7 +8,6 @@ Shape:   the first line has version and cluster_id; each line after it some of
              broker_configs  broker id, or "" for all -> what was altered at runtime
              scram_users     user -> mechanism -> what is kept of the password
              acls            the parts of each rule
-             client_quotas   who -> name of a quota -> number
          and what a later line says counts. A line without its end was never told to anybody, and is cut at the next
          start. When the lines are many more than what they say, all is written anew, to a file that takes the place of
          this one.
@@ -31,18 +30,13 @@ from pyproducer.broker.cluster.sasl.scram_credential import ScramCredential
 from pyproducer.broker.storage.file_handle import FileHandle
 
 FILE_NAME = "cluster.jsonl"
-OLD_FILE_NAME = "cluster.json"
-"""Where a release before kept the same, as one document."""
 _FORMAT_VERSION = 2
-_OLD_FORMAT_VERSION = 1
 # Lines are written until they have so many bytes, and twice as many as all that they say.
 _LEAST_LINES_BYTES = 1 << 20
 
 
 # The fields of AclBinding: type, name and pattern of the resource, principal, host, operation, permission.
 AclEntry = tuple[int, str, int, str, str, int, int]
-# What a quota is for: type ("user", "client-id", "ip") and name of each part; None is the default of the type.
-QuotaEntity = tuple[tuple[str, "str | None"], ...]
 _logger = logging.getLogger(__name__)
 _MODE = 0o600
 
@@ -67,7 +61,6 @@ class ClusterFile:
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     scram_users: dict[str, dict[str, ScramCredential]] = field(default_factory=dict)
     acls: tuple[AclEntry, ...] = ()
-    client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
 
     def dynamic_config(self) -> dict[str, str]:
         """Return the settings altered at runtime: those of all brokers, and above them those of each.
@@ -106,30 +99,13 @@ def read_lines(lines: Iterable[bytes]) -> ClusterFile:
     return content
 
 
-def read_document(text: str) -> ClusterFile:
-    """Return what a file of an older release says.
-
-    Raises:
-        KeyError: Something is missing.
-        TypeError: Something is of another kind.
-        ValueError: It is no such file.
-    """
-    said = json.loads(text)
-    if said["version"] != _OLD_FORMAT_VERSION:
-        raise ValueError(f"its version is {said['version']}, this is {_OLD_FORMAT_VERSION}")
-    content = ClusterFile(str(said["cluster_id"]))
-    _apply(content, {name: said[name] for name in ("topics", "next_producer_id")} | {
-        name: said[name] for name in ("broker_configs", "scram_users", "acls") if name in said}, 1)
-    return content
-
-
 def lines_of(content: ClusterFile) -> Iterator[bytes]:
     """Yield the lines that say all."""
     yield _line({"version": _FORMAT_VERSION, "cluster_id": content.cluster_id})
     for name, entry in content.topics.items():
         yield line_of({"topics": {name: entry}})
     yield line_of({name: getattr(content, name)
-                   for name in ("next_producer_id", "broker_configs", "scram_users", "acls", "client_quotas")})
+                   for name in ("next_producer_id", "broker_configs", "scram_users", "acls")})
 
 
 def line_of(changes: Mapping[str, Any]) -> bytes:
@@ -142,8 +118,6 @@ def line_of(changes: Mapping[str, Any]) -> bytes:
     if "scram_users" in said:
         said["scram_users"] = {user: {mechanism: _credential_entry(credential) for mechanism, credential in own.items()}
                                for user, own in said["scram_users"].items()}
-    if "client_quotas" in said:
-        said["client_quotas"] = [[entity, quotas] for entity, quotas in said["client_quotas"].items()]
     return _line(said)
 
 
@@ -169,18 +143,13 @@ def _apply(content: ClusterFile, said: Mapping[str, Any], number: int) -> None:
                                    for user, own in value.items()}
         elif name == "acls":
             content.acls = tuple(map(_acl_entry, value))
-        elif name == "client_quotas":
-            content.client_quotas = {
-                tuple((str(kind), None if who is None else str(who)) for kind, who in entity): {
-                    str(key): float(limit) for key, limit in quotas.items()} for entity, quotas in value}
         else:
             raise ValueError(f"line {number} says something of {name!r}, which is not known")
 
 
 def _topic_entry(entry: dict[str, Any]) -> TopicEntry:
     leader_epochs = [int(epoch) for epoch in entry["leader_epochs"]]
-    # Of a release that had no replicas: whoever opens the topic chooses them.
-    replicas = [tuple(map(int, replicas)) for replicas in entry.get("replicas", [()] * len(leader_epochs))]
+    replicas = [tuple(map(int, replicas)) for replicas in entry["replicas"]]
     if len(replicas) != len(leader_epochs):
         raise ValueError("a topic has replicas of other partitions than it has")
     return TopicEntry(uuid.UUID(entry["topic_id"]), leader_epochs,

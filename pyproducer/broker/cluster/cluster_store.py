@@ -18,13 +18,11 @@ from typing import Any
 
 from pyproducer.broker.cluster.cluster_file import (
     FILE_NAME,
-    OLD_FILE_NAME,
     ClusterFile,
     LinesFile,
     TopicEntry,
     line_of,
     new_cluster_id,
-    read_document,
 )
 from pyproducer.common.errors import ConfigError
 
@@ -45,23 +43,17 @@ class ClusterStore:
     def __init__(self, data_dir: Path) -> None:
         self.lock: threading.Lock = threading.Lock()  # guards the file, content, and what is in memory of both
         self._path = data_dir / FILE_NAME
-        self._old_path = data_dir / OLD_FILE_NAME
         self._file: LinesFile | None = None
         self._is_closed = False
-        path = self._path
         try:
-            if path.exists():
-                self._file = LinesFile(path)
-                self.content: ClusterFile = self._file.content
-            else:
-                path = self._old_path
-                self.content = (read_document(path.read_text("utf-8")) if path.exists()
-                                else ClusterFile(new_cluster_id()))
+            if self._path.exists():
+                self._file = LinesFile(self._path)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigError("data_dir", str(data_dir), f"{path} cannot be read: {error}") from error
+            raise ConfigError("data_dir", str(data_dir), f"{self._path} cannot be read: {error}") from error
+        self.content: ClusterFile = ClusterFile(new_cluster_id()) if self._file is None else self._file.content
 
     def write_first(self) -> None:
-        """Write the file of a new cluster, or of an older release's. One that is there stays, whatever happens.
+        """Write the file of a new cluster. One that is there stays, whatever happens.
 
         Raises:
             OSError: It cannot be written.
@@ -114,7 +106,6 @@ class ClusterStore:
         if self._file is not None:
             self._file.close()
         self._file = fresh
-        self._old_path.unlink(missing_ok=True)
 
     def _try_to_shorten(self) -> None:
         try:

@@ -19,7 +19,7 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from pyproducer.broker.cluster.cluster_file import FILE_NAME, OLD_FILE_NAME
+from pyproducer.broker.cluster.cluster_file import FILE_NAME
 from pyproducer.broker.storage.recovery import CLEAN_SHUTDOWN_FILE
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import ConfigError
@@ -50,7 +50,7 @@ class DataDir:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if (path / _FILE_OF_KAFKA).exists() and not any((path / name).exists() for name in (FILE_NAME, OLD_FILE_NAME)):
+        if (path / _FILE_OF_KAFKA).exists() and not (path / FILE_NAME).exists():
             # A server.properties names it: new topics would set aside the logs that it has under their names.
             raise ConfigError("data_dir", str(path), f"it is Apache Kafka's own: it has a {_FILE_OF_KAFKA}; name "
                                                      "another directory")

@@ -15,16 +15,6 @@ from pyproducer.broker.cluster.sasl.scram_credential import ScramCredential
 from pyproducer.broker.storage.file_handle import FileHandle
 
 TOPIC = TopicEntry(uuid.UUID(int=7), [0, 3], {"retention.ms": "5"}, [(1, 2), (2,)])
-OLD = """{
- "version": 1, "cluster_id": "abc", "next_producer_id": 2000,
- "topics": {"orders": {"topic_id": "00000000-0000-0000-0000-000000000007", "leader_epochs": [0, 3],
-                       "configs": {"retention.ms": "5"}, "replicas": [[1, 2], [2]]},
-            "older": {"topic_id": "00000000-0000-0000-0000-000000000008", "leader_epochs": [4], "configs": {}}},
- "broker_configs": {"": {"log.retention.bytes": "1000"}},
- "scram_users": {"alice": {"SCRAM-SHA-256": {"salt": "AQ==", "stored_key": "Ag==", "server_key": "Aw==",
-                                              "iterations": 4096}}},
- "acls": [[2, "orders", 3, "User:alice", "*", 3, 3]]
-}"""
 
 
 def path_of(directory: Path) -> Path:
@@ -43,8 +33,7 @@ def test_file_when_it_is_read_again_then_it_says_what_was_saved(tmp_path: Path) 
     store.save_topics({"fruits": None, "consumed": TOPIC})
     store.save(next_producer_id=3000, broker_configs={"1": {"log.retention.bytes": "1000"}})
     store.save(scram_users={"alice": {"SCRAM-SHA-256": ScramCredential(b"\1", b"\2", b"\3", 4096)}},
-               acls=((2, "orders", 3, "User:alice", "*", 3, 3),),
-               client_quotas={(("user", "alice"), ("client-id", None)): {"producer_byte_rate": 1024.0}})
+               acls=((2, "orders", 3, "User:alice", "*", 3, 3),))
     expected = store.content
     store.close()
     assert ClusterStore(tmp_path).content == expected
@@ -59,26 +48,6 @@ def test_save_when_one_of_many_topics_changes_then_one_line_of_it_is_written(tmp
     before = path_of(tmp_path).stat().st_size
     store.save_topics({"topic-5": TOPIC})
     assert path_of(tmp_path).stat().st_size - before < 200
-
-
-def test_file_when_it_is_an_older_releases_then_it_is_read_and_replaced(tmp_path: Path) -> None:
-    (tmp_path / "cluster.json").write_text(OLD)
-    store = new_store(tmp_path)
-    content = store.content
-    store.close()
-    assert not (tmp_path / "cluster.json").exists()
-    assert ClusterStore(tmp_path).content == content
-    assert content == ClusterFile(
-        "abc", 2000, {"orders": TOPIC, "older": TopicEntry(uuid.UUID(int=8), [4], {}, [()])},
-        {"": {"log.retention.bytes": "1000"}}, {"alice": {"SCRAM-SHA-256": ScramCredential(b"\1", b"\2", b"\3", 4096)}},
-        ((2, "orders", 3, "User:alice", "*", 3, 3),), {})
-
-
-def test_file_when_the_broker_died_before_the_older_one_was_removed_then_the_newer_one_counts(tmp_path: Path) -> None:
-    new_store(tmp_path).close()
-    cluster_id = ClusterStore(tmp_path).content.cluster_id
-    (tmp_path / "cluster.json").write_text(OLD)
-    assert ClusterStore(tmp_path).content.cluster_id == cluster_id != "abc"
 
 
 @pytest.mark.parametrize("cut", [1, 2, 20])

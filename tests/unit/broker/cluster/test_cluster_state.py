@@ -165,7 +165,7 @@ def test_a_data_directory_has_one_owner(open_state: Open) -> None:
 
 
 @pytest.mark.parametrize(("name", "text"), [
-    ("cluster.json", '{"version": 1}'), ("cluster.jsonl", ""), ("cluster.jsonl", '{"version": 2}\n'),
+    ("cluster.jsonl", ""), ("cluster.jsonl", '{"version": 2}\n'),
     ("cluster.jsonl", '{"version": 3, "cluster_id": "x"}\n'), ("cluster.jsonl", '{"version": 2, "cluster_id": "x"}'),
     ("cluster.jsonl", '{"version": 2, "cluster_id": "x"}\n\n'),
     ("cluster.jsonl", '{"version": 2, "cluster_id": "x"}\n[]\n'),
