@@ -105,6 +105,9 @@ def test_delete_records_moves_the_start_and_never_back(wire: WireTarget, topic: 
         for offset in (31, -2):
             assert delete_records(client, topic, 0, offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
         assert delete_records(client, topic, 0, 7) == (0, 7)
+        twice = client.request(ApiKeys.DELETE_RECORDS, 2, {"timeout_ms": 5000, "topics": [
+            {"name": topic, "partitions": [{"partition_index": 0, "offset": offset} for offset in (20, 8)]}]})
+        assert [(found["error_code"], found["low_watermark"]) for found in twice["topics"][0]["partitions"]] == [(0, 8)]
         assert delete_records(client, topic, 0, -1, version=0) == (0, 30)
         assert (start(), wire.end_offset(topic)) == (30, 30)
         assert delete_records(client, topic, 9, 0) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
@@ -134,6 +137,7 @@ def test_offset_for_leader_epoch_tells_where_an_epoch_ends(wire: WireTarget, top
         assert ask(topic, 0, -1, 0) == (0, 0, 30)
         assert ask(topic, 0, 0, 0) == (0, 0, 30)
         assert ask(topic, 0, 1, 0) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
+        assert ask(topic, 0, -2, 0) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
         for unknown in (5, -1):
             assert ask(topic, 0, -1, unknown) == (0, -1, -1)
         assert ask("no-such-topic", 0, 0, 0) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)

@@ -22,11 +22,12 @@ ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING = 22, 25, 27
 OFFSET_COMMIT_VERSIONS, OFFSET_FETCH_VERSIONS = range(2, 10), range(1, 10)
 
 
-def commit_alone(wire: WireTarget, version: int, group_id: str, topic: str, offset: int, **fields: object) -> int:
+def commit_alone(wire: WireTarget, version: int, group_id: str, topic: str, offset: int, *, generation_id: int = -1,
+                 member_id: str = "", **fields: object) -> int:
     """Commit without being a member; return the code."""
     with wire.connect() as client:
         answer = client.request(ApiKeys.OFFSET_COMMIT, version, {
-            "group_id": group_id, "generation_id_or_member_epoch": -1, "member_id": "", "topics": [
+            "group_id": group_id, "generation_id_or_member_epoch": generation_id, "member_id": member_id, "topics": [
                 {"name": topic, "partitions": [{"partition_index": 0, "committed_offset": offset,
                                                 "committed_metadata": "note", **fields}]}]})
     code: int = answer["topics"][0]["partitions"][0]["error_code"]
@@ -90,10 +91,10 @@ def test_metadata_that_is_too_long_is_12_for_its_partition(wire: WireTarget, gro
     assert commit_alone(wire, 8, group_id, topic, 2, committed_metadata=None) == 0
 
 
-def test_a_generation_without_a_group_is_22(member: NewMember, topic: str) -> None:
-    one = member()
-    one.member_id, one.generation_id = "stranger", 3
-    assert one.commit(topic, 1) == [ILLEGAL_GENERATION]
+@pytest.mark.parametrize(("version", "code"), [(8, ILLEGAL_GENERATION), (9, NOT_FOUND)])
+def test_a_generation_without_a_group_is_22_and_69_since_version_9(
+        wire: WireTarget, group_id: str, topic: str, version: int, code: int) -> None:
+    assert commit_alone(wire, version, group_id, topic, 1, generation_id=3, member_id="stranger") == code
 
 
 def test_members_commit_for_their_generation(wire: WireTarget, member: NewMember, topic: str) -> None:
@@ -147,6 +148,20 @@ def test_a_group_on_its_way_shows_no_metadata(wire: WireTarget, member: NewMembe
     one.leave()
     found = describe(wire, one.group_id)
     assert (found["group_state"], found["protocol_type"], list(found["members"])) == ("Empty", "consumer", [])
+
+
+def test_a_group_that_rebalances_shows_the_last_assignments_and_no_metadata(
+        wire: WireTarget, member: NewMember) -> None:
+    leader, follower = stable_pair(member)
+    third = member()
+    third.begin_join()
+    leader.await_rebalance()
+    found = describe(wire, leader.group_id)
+    assert (found["group_state"], found["protocol_data"]) == ("PreparingRebalance", "")
+    shown = {entry["member_id"]: (bytes(entry["member_metadata"]), bytes(entry["member_assignment"]))
+             for entry in found["members"]}
+    assert {name: shown[name] for name in (leader.member_id, follower.member_id)} == {
+        leader.member_id: (b"", b"one"), follower.member_id: (b"", b"two")}
 
 
 def test_operations_are_told_where_they_are_asked_for(wire: WireTarget, group_id: str, topic: str) -> None:

@@ -31,10 +31,14 @@ _INVALID_LOW_WATERMARK = -1
 def handle(services: Services, request: Request) -> Answer:
     """Answer one DeleteRecords request."""
     topics = []
+    named: dict[str, dict[int, Struct]] = {}  # a partition that is named twice counts once, as it is named last
     for topic in request.body(ApiKeys.DELETE_RECORDS).data["topics"]:
-        name, answers = topic["name"], []
-        is_allowed = services.authorize_topic(request, AclOperation.DELETE, name)
         for asked in topic["partitions"]:
+            named.setdefault(topic["name"], {})[asked["partition_index"]] = asked
+    for name, partitions in named.items():
+        answers = []
+        is_allowed = services.authorize_topic(request, AclOperation.DELETE, name)
+        for asked in partitions.values():
             if not is_allowed:
                 answers.append(_answer(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
                 continue

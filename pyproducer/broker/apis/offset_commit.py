@@ -25,6 +25,8 @@ from pyproducer.protocol.apis import ApiKeys
 
 API = Api(ApiKeys.OFFSET_COMMIT, asks=(
     Question(AclOperation.READ, ResourceType.GROUP), Question(AclOperation.READ, ResourceType.TOPIC)))
+# From this version on a member is told that its group is not there.
+_GROUP_ID_NOT_FOUND_FROM = 9
 
 
 def handle(services: Services, request: Request) -> Answer:
@@ -63,7 +65,9 @@ def handle(services: Services, request: Request) -> Answer:
         topics.append({"name": topic["name"], "partitions": answers})
     if offsets:  # as Kafka: of nothing the coordinator is not told
         error_code = coordinator.commit_offsets(
-            group_id, data["member_id"], data.get("group_instance_id"), data["generation_id_or_member_epoch"], offsets)
+            group_id, data["member_id"], data.get("group_instance_id"), data["generation_id_or_member_epoch"], offsets,
+            without_group=(ErrorCode.GROUP_ID_NOT_FOUND if request.header.api_version >= _GROUP_ID_NOT_FOUND_FROM
+                           else ErrorCode.ILLEGAL_GENERATION))
         for answer in accepted:
             answer["error_code"] = error_code
     return {"throttle_time_ms": 0, "topics": topics}

@@ -22,6 +22,8 @@ from pyproducer.common.errors import CorruptRecordError
 from pyproducer.record.batch_reader import RecordBatch
 from pyproducer.record.layout import LOG_APPEND_TIME, Buffer
 
+_NO_EPOCH = -1  # the client has none
+
 
 class Appender(Protocol):
     """Appends a checked batch in a way of its own, in place of the log; only faults do."""
@@ -73,7 +75,7 @@ class Partition:
     def check_leader(self, node_id: int, current_leader_epoch: int) -> ErrorCode:
         """Return NONE when this node leads and the client's epoch (-1: it has none) is the current one."""
         leader_id, leader_epoch = self.leadership
-        if current_leader_epoch >= 0 and current_leader_epoch != leader_epoch:
+        if current_leader_epoch != _NO_EPOCH and current_leader_epoch != leader_epoch:
             return (ErrorCode.FENCED_LEADER_EPOCH if current_leader_epoch < leader_epoch
                     else ErrorCode.UNKNOWN_LEADER_EPOCH)
         return ErrorCode.NONE if leader_id == node_id else ErrorCode.NOT_LEADER_OR_FOLLOWER

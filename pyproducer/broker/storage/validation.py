@@ -236,7 +236,7 @@ def _check_expanded(expanded: bytes, batch: RecordBatch, rules: BatchRules, time
         earliest, latest = -2**64, 2**64
         is_stamped = _is_stamped(batch, rules)
     place = "" if topic_partition is None else f" {topic_partition}"
-    keyless = f"Compacted topic cannot accept message without key in topic partition{place}."
+    keyless = f"Compacted topic cannot accept message without key in topic partition{place}"
     is_compacted = rules.is_compacted
     claimed = batch.max_timestamp
     if not is_stamped:

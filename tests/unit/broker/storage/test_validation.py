@@ -163,7 +163,7 @@ def test_a_compacted_topic_needs_keys() -> None:
     assert fault.error_code is ErrorCode.INVALID_RECORD
     assert [record.batch_index for record in fault.record_faults] == [1, 2, 3, 4]
     assert fault.record_faults[0].message == ("Compacted topic cannot accept message without key in topic partition "
-                                              "orders-2.")
+                                              "orders-2")
     assert fault.error_message is not None
     assert "due to 4 record errors in total" in fault.error_message
     assert fault.error_message.count("RecordError(batchIndex=") == 3

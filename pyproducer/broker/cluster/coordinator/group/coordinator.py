@@ -182,11 +182,14 @@ class GroupCoordinator:
     # ---- offsets
 
     def commit_offsets(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int,
-                       offsets: Offsets) -> ErrorCode:
-        """Commit offsets of a member, or of one who manages a group without members (generation -1)."""
+                       offsets: Offsets, *, without_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION) -> ErrorCode:
+        """Commit offsets of a member, or of one who manages a group without members (generation -1).
+
+        Where a member commits and there is no such group, `without_group` is returned.
+        """
         with self._lock:
             error_code = self._validate_commit(group_id, member_id, group_instance_id, generation_id,
-                                               is_transactional=False)
+                                               is_transactional=False, without_group=without_group)
             if error_code is not ErrorCode.NONE:
                 return error_code
             group = self._groups.get(group_id)
@@ -382,10 +385,11 @@ class GroupCoordinator:
             task.cancel()
 
     def _validate_commit(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int, *,
-                         is_transactional: bool) -> ErrorCode:
+                         is_transactional: bool,
+                         without_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION) -> ErrorCode:
         group = self._groups.get(group_id)
         if group is None:
-            return ErrorCode.ILLEGAL_GENERATION if generation_id >= 0 else ErrorCode.NONE
+            return without_group if generation_id >= 0 else ErrorCode.NONE
         return group.validate_offset_commit(member_id, group_instance_id, generation_id,
                                             is_transactional=is_transactional)
 
@@ -426,11 +430,11 @@ def _give(answers: _Answers) -> None:
 
 
 def _view(group: ClassicGroup) -> GroupView:
-    """Copy what others may see. Before the group is stable, what members say and are assigned is not settled."""
+    """Copy what others may see. Before the group is stable, what members say is not settled; assigned is the last."""
     is_stable = group.state is GroupState.STABLE
     members = tuple(MemberView(
         member.member_id, member.group_instance_id, member.client_id, member.client_host,
-        member.metadata(group.protocol_name) if is_stable else b"", member.assignment if is_stable else b"")
+        member.metadata(group.protocol_name) if is_stable else b"", member.assignment)
         for member in group.members.values())
     return GroupView(group.group_id, group.state, group.protocol_type or "",
                      (group.protocol_name or "") if is_stable else "", members)
