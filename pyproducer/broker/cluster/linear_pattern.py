@@ -75,9 +75,11 @@ class LinearPattern:
         for character in text:
             taken = self._taken.get(character)
             if taken is None:
-                taken = self._taken[character] = sum(
-                    1 << number for number, item in enumerate(self._items)
-                    if any(low <= character <= high for low, high in item.ranges) is not item.is_negated)
+                taken = 0
+                for number, item in enumerate(self._items):
+                    if any(part[0] <= character <= part[1] for part in item.ranges) is not item.is_negated:
+                        taken |= 1 << number
+                self._taken[character] = taken
             taken &= reached
             reached = self._with_left_out(taken << 1 | taken & self._repeated)
             if not reached:
