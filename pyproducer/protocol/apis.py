@@ -183,7 +183,6 @@ class ApiKeys(IntEnum):
     DELETE_ACLS = _api(31, "DeleteAcls", "broker.acls", "1-3", flexible=2)
     DESCRIBE_CONFIGS = _api(32, "DescribeConfigs", "protocol.configs", "1-4", flexible=4)
     ALTER_CONFIGS = _api(33, "AlterConfigs", "broker.configs", "0-2", flexible=2)
-    ALTER_REPLICA_LOG_DIRS = _api(34, "AlterReplicaLogDirs", "broker.placement", "1-2", flexible=2)
     DESCRIBE_LOG_DIRS = _api(35, "DescribeLogDirs", "broker.placement", "1-5", client="1-4", broker="1-4", flexible=2)
     SASL_AUTHENTICATE = _api(36, "SaslAuthenticate", sasl, "0-2", flexible=2)
     CREATE_PARTITIONS = _api(37, "CreatePartitions", "broker.topics", "0-3", flexible=2)

@@ -75,14 +75,6 @@ def test_partition_when_its_broker_is_among_the_new_ones_then_it_stays(broker: E
     assert [placed(broker, node_id) for node_id in (1, 2, 3)] == [[0], [0, 1], [2]]
 
 
-def test_partition_when_an_admin_moves_it_to_a_log_dir_of_another_broker_then_its_own_is_named(
-        broker: EmbeddedBroker) -> None:
-    answer = ask(broker, 2, ApiKeys.ALTER_REPLICA_LOG_DIRS, 2, {"dirs": [
-        {"path": str(broker.data_dir), "topics": [{"name": "orders", "partitions": [0, 1]}]}]})
-    assert [found["error_code"] for found in answer["results"][0]["partitions"]] == [
-        ErrorCode.NOT_LEADER_OR_FOLLOWER, 0]
-
-
 @pytest.mark.parametrize("kind", [PREFERRED, UNCLEAN])
 def test_partition_when_nobody_leads_it_then_an_election_makes_its_broker_the_leader(
         broker: EmbeddedBroker, kind: int) -> None:

@@ -202,8 +202,7 @@ def test_elect_leaders_when_all_are_led_then_none_is_needed(wire: WireTarget, to
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
-def test_describe_log_dirs_tells_sizes_and_alter_replica_log_dirs_knows_that_directory_alone(
-        wire: WireTarget, topic: str, version: int) -> None:
+def test_describe_log_dirs_tells_sizes(wire: WireTarget, topic: str, version: int) -> None:
     def describe(topics: list[tuple[str, list[int]]] | None) -> Struct:
         answer = client.request(ApiKeys.DESCRIBE_LOG_DIRS, version, {
             "topics": topics and [{"topic": name, "partitions": indexes} for name, indexes in topics]})
@@ -215,13 +214,6 @@ def test_describe_log_dirs_tells_sizes_and_alter_replica_log_dirs_knows_that_dir
         return {one["name"]: {partition["partition_index"]: partition["partition_size"]
                               for partition in one["partitions"]} for one in found["topics"]}
 
-    def alter(path: str, *more: str) -> dict[tuple[str, int], int]:
-        answer = client.request(ApiKeys.ALTER_REPLICA_LOG_DIRS, min(version, 2), {"dirs": [
-            {"path": path, "topics": [{"name": topic, "partitions": [0, 9]}]},
-            *({"path": other, "topics": [{"name": topic, "partitions": [1]}]} for other in more)]})
-        return {(one["topic_name"], partition["partition_index"]): partition["error_code"]
-                for one in answer["results"] for partition in one["partitions"]}
-
     with wire.connect() as client:
         fill(client, topic, 2)
         found = describe([(topic, [0, 1, 9]), (topic, [1]), ("no-such-topic", [0])])
@@ -231,11 +223,6 @@ def test_describe_log_dirs_tells_sizes_and_alter_replica_log_dirs_knows_that_dir
         assert sizes(describe(None))[topic] == {0: size, 1: 0, 2: 0}
         if version >= 4:
             assert 0 < found["usable_bytes"] < found["total_bytes"]
-        directory = found["log_dir"]
-        unknown, elsewhere = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LOG_DIR_NOT_FOUND
-        assert alter(directory) == {(topic, 0): 0, (topic, 9): unknown}
-        assert alter("/nowhere") == {(topic, 0): elsewhere, (topic, 9): elsewhere}
-        assert alter(directory, directory, "/nowhere")[topic, 1] == elsewhere  # the last counts
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyproducer.broker.request.request_context import parse_request
 from pyproducer.common.errors import ProtocolError, SchemaError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader, ByteWriter
@@ -19,6 +18,7 @@ from pyproducer.protocol.schema import NullableStruct, Schema, Struct
 from pyproducer.protocol.straight_line import reader_of, writer_of
 from pyproducer.protocol.types import BOOLEAN, FLOAT64, UINT16, UUID, ArrayOf, Type
 from tests.property.profiles import examples
+from tests.support.whole_request import parse_request
 
 SCHEMAS = [(api, is_request, version)
            for api in ApiKeys for is_request in (True, False)

@@ -10,7 +10,6 @@ import uuid
 
 import pytest
 
-from pyproducer.broker.request.request_context import parse_request
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader, ByteWriter
 from pyproducer.protocol.header import (
@@ -20,6 +19,7 @@ from pyproducer.protocol.header import (
     read_request_header,
 )
 from pyproducer.protocol.types import ZERO_UUID
+from tests.support.whole_request import parse_request
 
 ID = uuid.UUID("01020304-0506-0708-090a-0b0c0d0e0f10")
 P = ApiKeys.PRODUCE

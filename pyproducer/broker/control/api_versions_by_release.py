@@ -47,7 +47,6 @@ _ROWS: dict[int, str] = {
     31: "2.0:0-1 2.5:0-2 3.3:0-3 4.0:1-3",  # DeleteAcls
     32: "2.0:0-2 2.6:0-3 2.8:0-4 4.0:1-4",  # DescribeConfigs
     33: "2.0:0-1 2.8:0-2",  # AlterConfigs
-    34: "2.0:0-1 2.8:0-2 4.0:1-2",  # AlterReplicaLogDirs
     35: "2.0:0-1 2.6:0-2 3.2:0-3 3.3:0-4 4.0:1-4",  # DescribeLogDirs
     36: "2.0:0-0 2.2:0-1 2.5:0-2",  # SaslAuthenticate
     37: "2.0:0-1 2.5:0-2 2.7:0-3",  # CreatePartitions

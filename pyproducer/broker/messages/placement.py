@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (34), DescribeLogDirs (35), ElectLeaders (43), AlterPartitionReassignments (45).
+"""DescribeLogDirs (35), ElectLeaders (43), AlterPartitionReassignments (45).
 
 Where partitions lie and who leads them.
 
@@ -11,33 +11,6 @@ from __future__ import annotations
 
 from pyproducer.protocol.message import array, f, message
 from pyproducer.protocol.types import BOOLEAN, INT8, INT16, INT32, INT64, STRING
-
-ALTER_REPLICA_LOG_DIRS_REQUEST = message(
-    "AlterReplicaLogDirsRequest",
-    array(
-        "dirs",
-        f("path", STRING),
-        array(
-            "topics",
-            f("name", STRING),
-            array("partitions", INT32),
-        ),
-    ),
-)
-
-ALTER_REPLICA_LOG_DIRS_RESPONSE = message(
-    "AlterReplicaLogDirsResponse",
-    f("throttle_time_ms", INT32, default=0),
-    array(
-        "results",
-        f("topic_name", STRING),
-        array(
-            "partitions",
-            f("partition_index", INT32),
-            f("error_code", INT16),
-        ),
-    ),
-)
 
 DESCRIBE_LOG_DIRS_REQUEST = message(
     "DescribeLogDirsRequest",

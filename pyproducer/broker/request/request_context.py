@@ -15,7 +15,7 @@ from pyproducer.broker.request.request import AbstractRequest, RequestAndSize, e
 from pyproducer.common.errors import InvalidRequestError, ProtocolError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import Buffer, ByteReader
-from pyproducer.protocol.header import RequestHeader, build_response, read_request_header
+from pyproducer.protocol.header import RequestHeader, build_response
 from pyproducer.protocol.schema import Struct
 
 
@@ -103,26 +103,3 @@ class RequestContext:
             SchemaError: A value of the body does not fit; the text names the field.
         """
         return build_response(self.api_key, self.api_version, self.header.correlation_id, body)
-
-
-class ParsedRequest(NamedTuple):
-    """Everything a frame says: its header, its body, and how many bytes both took."""
-
-    header: RequestHeader
-    request: AbstractRequest
-    size_in_bytes: int
-
-
-def parse_request(payload: Buffer) -> ParsedRequest:
-    """Read a whole request frame, without its size.
-
-    Raises:
-        InvalidRequestError: Header or body are malformed, or the API or version is not ours. Unknown.
-
-    Shape: bytes and records in the body are views of `payload`.
-    """
-    reader = ByteReader(payload)
-    header = read_request_header(reader)
-    start = reader.position
-    request, size_bytes = RequestContext(header).parse_request(reader)
-    return ParsedRequest(header, request, start + size_bytes)

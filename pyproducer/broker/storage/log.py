@@ -270,10 +270,6 @@ class Log:
         end = segments[last].size_bytes if up_to_offset is None else segments[last].position_of(up_to_offset)
         return min(size_bytes + end, max_bytes)
 
-    def batch_for_timestamp(self, timestamp: int) -> BatchHeader | None:
-        """Return the first batch with a record at or after `timestamp`, or None; nothing before the log's start."""
-        return next(self.batches_for_timestamp(timestamp), None)
-
     def batches_for_timestamp(self, timestamp: int) -> Iterator[BatchHeader]:
         """Give the batches with a record at or after `timestamp`, which may lie before the log's start in the first."""
         self._ensure_read()

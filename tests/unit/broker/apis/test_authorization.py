@@ -151,8 +151,6 @@ ASKED: dict[ApiKeys, list[Case]] = {
     ApiKeys.DESCRIBE_TOPIC_PARTITIONS: [
         Case(0, {"topics": [{"name": "orders"}], "response_partition_limit": 10, "cursor": None},
              {("DESCRIBE TOPIC orders",): TOPIC})],
-    ApiKeys.ALTER_REPLICA_LOG_DIRS: [Case(2, {"dirs": [{"path": "/", "topics": [
-        {"name": "orders", "partitions": [0]}]}]}, {(f"ALTER CLUSTER {IN_CLUSTER}",): CLUSTER})],
     ApiKeys.DESCRIBE_LOG_DIRS: [Case(4, {"topics": None}, {(f"DESCRIBE CLUSTER {IN_CLUSTER}",): CLUSTER})],
     ApiKeys.ELECT_LEADERS: [Case(2, {"election_type": 0, "timeout_ms": 1, "topic_partitions": None}, {
         (f"ALTER CLUSTER {IN_CLUSTER}",): CLUSTER})],

@@ -4,11 +4,12 @@ import tracemalloc
 
 import pytest
 
-from pyproducer.broker.request.request_context import ANONYMOUS, KafkaPrincipal, RequestContext, parse_request
+from pyproducer.broker.request.request_context import ANONYMOUS, KafkaPrincipal, RequestContext
 from pyproducer.common.errors import InvalidRequestError, SchemaError, UnsupportedVersionError
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.buffer import ByteReader
 from pyproducer.protocol.header import RequestHeader, build_request, parse_response
+from tests.support.whole_request import parse_request
 
 
 def test_principal_has_kafkas_spelling():

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from pyproducer.broker.request.request_context import parse_request
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.protocol.header import build_request
 from tests.support.random_messages import random_value
+from tests.support.whole_request import parse_request
 
 
 @pytest.mark.parametrize("api", ApiKeys)

@@ -214,10 +214,10 @@ def test_batch_for_timestamp_finds_the_first_batch_that_reaches_it(
     log = logs.open(segment_bytes=segment_bytes, index_interval_bytes=index_interval_bytes)
     fill(log, 10)
     for number in range(10):
-        found = log.batch_for_timestamp(START_MS + 1000 * number)
+        found = next(log.batches_for_timestamp(START_MS + 1000 * number), None)
         assert found is not None
         assert found.base_offset == 2 * number
-    assert log.batch_for_timestamp(START_MS + 9002) is None
+    assert next(log.batches_for_timestamp(START_MS + 9002), None) is None
     newest = log.batch_with_max_timestamp()
     assert newest is not None
     assert newest.base_offset == 18
@@ -228,7 +228,7 @@ def test_batch_for_timestamp_with_timestamps_that_go_back(logs: Logs) -> None:
     for number in (5, 1, 7, 2, 3):
         append(log, number)
     for timestamp, offset in ((0, 0), (START_MS + 5001, 0), (START_MS + 5002, 4), (START_MS + 7000, 4)):
-        found = log.batch_for_timestamp(timestamp)
+        found = next(log.batches_for_timestamp(timestamp), None)
         assert found is not None
         assert found.base_offset == offset
 
@@ -550,7 +550,7 @@ def test_indexes_of_closed_segments_when_there_are_many_then_they_take_a_thousan
     for offset in (0, 1, 2, 777, 1600, 2599):
         assert offsets(log.read(offset, 1, at_least_one=True)) == [offset // 2 * 2, offset // 2 * 2 + 1]
     for number in (0, 1, 400, 900, 1299):
-        found = log.batch_for_timestamp(START_MS + 1000 * number)
+        found = next(log.batches_for_timestamp(START_MS + 1000 * number), None)
         assert found is not None
         assert found.base_offset == 2 * number
     position = 0
@@ -691,7 +691,7 @@ def test_read_when_a_batch_is_being_written_then_it_gives_nothing_behind_the_hig
 def test_times_when_the_log_is_empty_then_no_batch_is_found(logs: Logs) -> None:
     log = logs.open()
     assert log.batch_with_max_timestamp() is None
-    assert log.batch_for_timestamp(0) is None
+    assert next(log.batches_for_timestamp(0), None) is None
 
 
 def test_times_when_records_have_none_then_the_first_batch_is_the_newest(logs: Logs) -> None:
@@ -701,4 +701,4 @@ def test_times_when_records_have_none_then_the_first_batch_is_the_newest(logs: L
     found = log.batch_with_max_timestamp()
     assert found is not None
     assert (found.base_offset, found.max_timestamp) == (0, -1)
-    assert log.batch_for_timestamp(0) is None
+    assert next(log.batches_for_timestamp(0), None) is None

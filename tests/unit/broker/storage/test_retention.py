@@ -130,7 +130,7 @@ def test_log_start_when_moved_into_a_segment_then_earlier_segments_go_and_it_sta
     assert log.increment_log_start_offset(6) == 6
     assert (files(log), offsets(log)) == ([4, 8, 12], list(range(6, 14)))
     assert log.increment_log_start_offset(5) == 6
-    found = log.batch_for_timestamp(0)
+    found = next(log.batches_for_timestamp(0), None)
     assert found is not None
     assert found.base_offset == 6
     again = open_log(log_start_offset=6)

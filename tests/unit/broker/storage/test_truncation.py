@@ -171,7 +171,7 @@ def test_log_when_a_cut_one_cannot_be_read_again_then_nothing_is_read_or_written
                                       leader_epoch=0, timestamp_ms=1000),
             lambda: log.pretend_append(batch()),
             lambda: log.read(0, 1 << 20, at_least_one=True),
-            lambda: log.batch_for_timestamp(0),
+            lambda: next(log.batches_for_timestamp(0), None),
             log.batch_with_max_timestamp]
         for use in uses:
             with pytest.raises(OSError, match=r"Too many open files|a test says so"):
