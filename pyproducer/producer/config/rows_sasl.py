@@ -13,7 +13,7 @@ _JAVA_OAUTH = "org.apache.kafka.common.security.oauthbearer."
 
 SASL: tuple[Setting, ...] = (
     Setting("sasl.mechanism", Type.STRING, "GSSAPI",
-            "GSSAPI, PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."),
+            "GSSAPI, PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM."),
     Setting("sasl.jaas.config", Type.PASSWORD, None, "One line of JAAS with user name and password."),
     Setting("sasl.client.callback.handler.class", Type.CLASS, None, "Supplies the client's answers."),
     Setting("sasl.login.callback.handler.class", Type.CLASS, None, "Fetches credentials or tokens."),
