@@ -46,6 +46,12 @@ def test_partitioning_prints_what_each_partitioner_does() -> None:
     assert len(printed.splitlines()) == 6
 
 
+def test_interceptors_prints_what_it_added_and_counted() -> None:
+    printed = run_example("examples.interceptors").splitlines()
+    assert printed == ["interceptor: {'stored': 2}", "b'paid' [('service', b'shop')]",
+                       "b'shipped' [('trace', b'1'), ('service', b'shop')]"]
+
+
 def test_demo_with_fewer_records_finds_every_one_in_order() -> None:
     printed = run_example("examples.demo", "--records", "30000")
     assert "checked   30,000 records read back: none lost, none twice, in order for each key" in printed
