@@ -44,7 +44,7 @@ class AsyncMockProducer(Generic[K, V]):
     __slots__ = ("__weakref__", "mock")
 
     def __init__(self, mock: MockProducer[K, V]) -> None:
-        self.mock = mock
+        self.mock: MockProducer[K, V] = mock
 
     @overload
     async def send(self, topic: ProducerRecord, /, on_completion: OnCompletion | None = None) -> RecordMetadata: ...
