@@ -42,10 +42,10 @@ def main() -> None:
 
 @main.command()
 def version() -> None:
-    """Print the version, which twin of the per-record code runs, and which package serves which codec."""
+    """Print the version, whether the compiled build runs, and which package serves which codec."""
     click.echo(f"pyproducer {__version__} ({IMPL})")
     if REFUSAL is not None:
-        click.echo(f"the compiled twin is here, but was refused: {REFUSAL}")
+        click.echo(f"the compiled build is here, but was refused: {REFUSAL}")
     click.echo(f"{platform.python_implementation()} {platform.python_version()}, {platform.platform()}")
     click.echo(f"crc32c: {_with_version(checksum.PACKAGE)}")
     for codec in PACKAGES:

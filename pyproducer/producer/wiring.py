@@ -396,7 +396,7 @@ def _say_fallback_once() -> None:
     else:
         why = f"cannot be loaded ({hotpath.REFUSAL})"
         cure = "Use it in the first interpreter of a process only (mod_wsgi: WSGIApplicationGroup %{GLOBAL})"
-    log.warning("The compiled twin of pyproducer's per-record code %s: its Python text runs, which takes several times "
+    log.warning("The compiled build of pyproducer's per-record code %s: pure Python runs, which takes several times "
                 "the CPU per record. %s, or set PYPRODUCER_IMPL=python to say that this is what you want", why, cure)
 
 

@@ -27,5 +27,5 @@ def test_send_when_it_is_in_a_second_interpreter_then_records_are_stored_and_one
     assert stored.split() == ["1"] * 4 + ["2"] * 4
     if hotpath.IMPL == "native":
         (warning,) = said
-        assert warning.startswith("WARNING The compiled twin of pyproducer's per-record code cannot be loaded (")
-        assert "its Python text runs" in warning
+        assert warning.startswith("WARNING The compiled build of pyproducer's per-record code cannot be loaded (")
+        assert "pure Python runs" in warning

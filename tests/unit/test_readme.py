@@ -12,8 +12,10 @@ import pyproducer
 from pyproducer import ConfigError, KafkaProducer, ProducerConfig
 from pyproducer.producer.partitioners import resolve_partitioner
 from pyproducer.producer.serializers import resolve_serializer
+from tests.unit.test_design import paths_in
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="ascii")
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="ascii")
 BOOTSTRAP = {"bootstrap.servers": "127.0.0.1:1"}
 
 
@@ -75,3 +77,15 @@ def refuses(props: dict[str, object]) -> bool:
     except ConfigError:
         return True
     return False
+
+
+def test_pages_of_docs_when_they_are_for_users_then_readme_lists_each_once() -> None:
+    listed = re.findall(r"^\d+\. `docs/(\w+\.md)`: ", README, re.MULTILINE)
+    assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md") if page.name != "design.md")
+
+
+def test_path_when_readme_or_a_page_for_first_looks_names_it_then_it_is_there() -> None:
+    texts = [README, *((ROOT / "docs" / name).read_text("ascii") for name in ("errors.md", "incidents.md"))]
+    paths = {path for text in texts for path in paths_in(text)}
+    assert "benchmarks/results/" in paths
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []

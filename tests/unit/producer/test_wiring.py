@@ -35,7 +35,7 @@ def test_a_missing_twin_is_said_once(monkeypatch, caplog, tmp_path):
     wiring._say_fallback_once.cache_clear()
     for _ in range(2):
         KafkaProducer(PROPS).close()
-    assert caplog.text.count("The compiled twin of pyproducer's per-record code is not there") == 1
+    assert caplog.text.count("The compiled build of pyproducer's per-record code is not there") == 1
 
 
 def test_constructor_when_a_login_is_incomplete_then_it_is_refused_before_anything_starts():
@@ -335,7 +335,7 @@ def test_a_refused_twin_is_said_once_with_its_reason(monkeypatch, caplog):
     wiring._say_fallback_once.cache_clear()
     for _ in range(2):
         KafkaProducer(PROPS).close()
-    assert caplog.text.count("cannot be loaded (Interpreter change detected): its Python text runs") == 1
+    assert caplog.text.count("cannot be loaded (Interpreter change detected): pure Python runs") == 1
     assert "C compiler" not in caplog.text
 
 
@@ -383,6 +383,6 @@ def test_a_twin_that_a_checkout_hides_is_said_with_where_it_is(monkeypatch, capl
     wiring._say_fallback_once.cache_clear()
     KafkaProducer(PROPS).close()
     assert (f"is not in {checkout.parent}, which hides the installed package, {installed.parent}, that has it: "
-            "its Python text runs") in caplog.text
+            "pure Python runs") in caplog.text
     assert "Start in another folder, or build it in this one." in caplog.text
     assert "no C compiler when it was installed" not in caplog.text
