@@ -10,6 +10,7 @@ Source:  Java Metrics, MetricName (4.1). Ours: rows of typed fields in place of 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -42,6 +43,8 @@ MOST_NODES = 1000
 OTHER_NODES = -(2**31)
 STORIES = 2048
 """Of 84 bytes each: 168 KiB, which with the history of 80 KiB is less than 256 KiB a producer."""
+MOST_RETRIES = 256
+"""So many batches that are sent again are told apart, 40 KiB: some for each of a few hundred partitions."""
 
 Tags = Mapping[str, str]
 
@@ -65,6 +68,22 @@ class Metric(NamedTuple):
     value: float
     kind: Kind
     text: str
+
+
+class Retry(NamedTuple):
+    """A batch that is sent again.
+
+    Attributes:
+        at_ms: When its answer came, monotonic.
+        place: Its topic and partition.
+        error: The name of its error.
+        count: How many records it has.
+    """
+
+    at_ms: int
+    place: tuple[str, int]
+    error: str
+    count: int
 
 
 class Gauge(NamedTuple):
@@ -110,6 +129,7 @@ class Registry:
         ledger: What is written for each batch.
         errors: Failed records by the name of their error. Written by the sender thread.
         retries: Records that were sent again by the name of the error. Written by the sender thread.
+        last_retries: The last MOST_RETRIES batches that were. Written by the sender thread.
         history: Samples of the sums, by second and by minute.
         due_ms: When the sender is to call `roll` next.
         buffer_wait_ms: Gives how long callers waited for memory in all.
@@ -123,6 +143,7 @@ class Registry:
         self.ledger: Ledger = Ledger(capacity, linger_ms, MOST_TOPICS, OTHER_TOPICS)
         self.errors: dict[str, int] = {}
         self.retries: dict[str, int] = {}
+        self.last_retries: deque[Retry] = deque(maxlen=MOST_RETRIES)
         self.history: History = History(now_ms)
         self.due_ms: int = now_ms
         self.buffer_wait_ms: Callable[[], int] = int
@@ -153,9 +174,10 @@ class Registry:
                                                   self._rolled_ms)
         return row
 
-    def count_retry(self, topic: str, error: BaseException, count: int) -> None:
-        """Count records that are sent again."""
-        name = error_name(error)
+    def count_retry(self, place: tuple[str, int], error: BaseException, count: int) -> None:
+        """Count records of a topic and partition that are sent again."""
+        name, topic = error_name(error), place[0]
+        self.last_retries.append(Retry(self.ledger.now_ms, place, name, count))
         self.retries[name] = self.retries.get(name, 0) + count
         self.producer.record_retry_total += count
         self.ledger.topic_row(topic).record_retry_total += count

@@ -19,6 +19,7 @@ from pyproducer.common.clock import NEVER_MS
 from pyproducer.common.public import public
 from pyproducer.hotpath import CALLBACK, CODEC, CONNECTION, LATE, METADATA, NAME, ORDER, SLOT, THROTTLE
 from pyproducer.observe.history import FIELDS, Span
+from pyproducer.observe.registry import STORIES
 
 LEAST_MS = 10
 """So much of a batch's time a cause must have on average: a switch of threads or two is no cause."""
@@ -88,10 +89,10 @@ class Material(NamedTuple):
         window_ms: Of how long it is.
         pieces: Batches that ended in the window, and those that wait now as if they had ended now.
         waiting: How many of them wait now.
-        forgotten: How many that ended in the window the ring has no more.
+        forgotten: How many that ended in the window, of whatever partition, the ring has no more.
         spans: Sums by time, the whole history.
         setting: Settings.
-        errors: Retries by error, since the producer was made.
+        errors: Retries by error, of the last ones: since the window began, or one of its batches was first sent.
         nodes: Addresses by node id.
     """
 
@@ -173,7 +174,9 @@ def explain(material: Material) -> Why:
     """Say where the time of a window went."""
     pieces = material.pieces
     if not pieces:
-        return Why((), 0, 0.0, f"{_window(material)}: no batch was on its way. Nothing stands out.")
+        known = "no batch of that time is kept." if material.forgotten else (
+            "no batch was on its way. Nothing stands out.")
+        return Why((), 0, 0.0, f"{_window(material)}: {known}{_forgotten(material)}")
     times = _Times()
     computing = _others_compute(material)
     late_ms = _mean_late_ms(pieces)
@@ -301,8 +304,9 @@ def _advice(cause: str, pieces: Sequence[Piece], material: Material) -> str:
                  + (" or max.in.flight.requests.per.connection" if setting.max_in_flight < 5 else ""),
         "far": f"{round_trip}: nothing in the client shortens it; send from nearer, or let more be on its way at a "
                "time (batch.size, no waiting for each record)",
-        "broker": f"{round_trip}, but an answer takes {_mean(pieces, 'wire_ms'):.0f} ms: look at the broker's disks "
-                  "and followers (acks=all waits for them)",
+        "broker": f"the quickest answer took {_mean(pieces, 'floor_ms'):.0f} ms, but one takes "
+                  f"{_mean(pieces, 'wire_ms'):.0f} ms: look at the broker's disks and followers (acks=all waits for "
+                  "them), and at whether the way there has become longer",
         "throttle": "a quota is used up: raise the client's quota at the brokers, or send less",
         "dns": "look at the resolver of this machine; or name addresses that it knows",
         "metadata": "look at whether brokers are reachable, the topic exists and has a leader",
@@ -329,10 +333,14 @@ def _text(material: Material, found: Sequence[Finding], times: _Times, mean_ms: 
         lines.append("  Nothing stands out." + ("" if largest is None else
                      f" Most of the time, {times.by_cause[largest] / len(material.pieces):.1f} ms a batch: "
                      f"{CAUSES[largest]}."))
-    if material.forgotten:
-        lines.append(f"  {material.forgotten} more batches of that time are forgotten: the ring holds "
-                     f"{len(material.pieces) - material.waiting}.")
-    return "\n".join(lines)
+    return "\n".join(lines) + _forgotten(material)
+
+
+def _forgotten(material: Material) -> str:
+    if not material.forgotten:
+        return ""
+    return (f"\n  {material.forgotten} batches of that time are forgotten: the ring holds {STORIES}, of all "
+            "partitions.")
 
 
 def _window(material: Material) -> str:

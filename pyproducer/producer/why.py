@@ -8,6 +8,7 @@ Source:  ours.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pyproducer.accumulator.batch_state import BatchState
@@ -70,13 +71,20 @@ def gather(runtime: ProducerRuntime, window_ms: int, place: tuple[str, int] | No
         forgotten = max(0, in_window - len(stories))
     live = [*(_live_piece(batch, registry.ledger.linger_ms, now_ms, runtime) for batch in runtime.accumulator.batches()
               if not batch.is_done), *_room_pieces(runtime, now_ms)]
-    pieces.extend(live)
     if place is not None:
-        pieces = [piece for piece in pieces if (piece.topic, piece.partition) == place]
+        pieces, live = ([piece for piece in found if (piece.topic, piece.partition) == place]
+                        for found in (pieces, live))
+    pieces.extend(live)
+    since_ms = min([now_ms - window_ms, *(piece.ended_ms - piece.values["wire_ms"] - piece.values["retry_ms"]
+                                          for piece in pieces if piece.values["retry_ms"])])
+    errors = Counter[str]()
+    for retry in list(registry.last_retries):
+        if retry.at_ms >= since_ms and place in (None, retry.place):
+            errors[retry.error] += retry.count
     return Material(
         registry.client_id, now_ms, runtime.clock.timestamp_ms(), window_ms, tuple(pieces), len(live), forgotten, spans,
         Setting(config.batch_size, config.linger_ms, config.max_in_flight_requests_per_connection, config.buffer_memory,
-                config.compression_type), dict(registry.retries),
+                config.compression_type), errors,
         {node.node_id: address_text(node.host, node.port) for node in runtime.metadata.cluster.nodes.values()})
 
 

@@ -300,7 +300,7 @@ class Completion:
         sequence = self._accumulator.sequence_of(batch)
         if self._can_retry(batch, error, code, now_ms):
             log.debug("Attempt %d for %s failed and is repeated: %s", batch.attempts + 1, batch.topic_partition, error)
-            self._registry.count_retry(batch.topic_partition.topic, error, batch.record_count)
+            self._registry.count_retry(batch.topic_partition, error, batch.record_count)
             self._accumulator.reenqueue(batch, now_ms)
             if sequence is not None:
                 sequence.on_retry(batch, code)

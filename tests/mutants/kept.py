@@ -217,7 +217,7 @@ KEPT: tuple[Kept, ...] = (
          'self._registry.producer.record_error_total += record_count', "pass",
          "record-error-total stays 0."),
     Kept("retries-not-counted", "sender/completion.py",
-         '            self._registry.count_retry(batch.topic_partition.topic, error, batch.record_count)\n', "",
+         '            self._registry.count_retry(batch.topic_partition, error, batch.record_count)\n', "",
          "record-retry-total stays 0."),
     Kept("muting-removed", "accumulator/partition.py",
          "if self._sends_one_at_a_time and any(",

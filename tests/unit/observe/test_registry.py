@@ -134,7 +134,7 @@ def test_errors_when_counted_then_by_kafkas_name_or_the_class() -> None:
     count = partial(count_error, registry.errors, registry.producer, registry.ledger, is_accepted=True)
     count("t", error_for_code(19), 3)
     count("t", KafkaTimeoutError("late", phase="delivery"), 2)
-    registry.count_retry("t", error_for_code(6), 5)
+    registry.count_retry(("t", 0), error_for_code(6), 5)
     count("u", error_for_code(500), 1)  # of a broker that is newer than this table
     assert registry.errors == {"NOT_ENOUGH_REPLICAS": 3, "KafkaTimeoutError": 2, "UNKNOWN_CODE_500": 1}
     assert registry.retries == {"NOT_LEADER_OR_FOLLOWER": 5}

@@ -31,6 +31,7 @@ PROPS = {"bootstrap.servers": "127.0.0.1:1"}
 
 def test_a_missing_twin_is_said_once(monkeypatch, caplog, tmp_path):
     monkeypatch.setattr(hotpath, "IS_FALLBACK", True)
+    monkeypatch.setattr(reinstall, "installed_elsewhere", lambda _folder: None)
     monkeypatch.setattr(hotpath, "__file__", str(tmp_path / "__init__.py"))
     wiring._say_fallback_once.cache_clear()
     for _ in range(2):
@@ -360,6 +361,7 @@ def test_a_twin_that_was_not_built_is_said_with_the_command_that_brings_it(monke
     """pip took the wheel for any platform again, or what it had kept, where the advice was to install again."""
     monkeypatch.setattr(hotpath, "IS_FALLBACK", True)
     monkeypatch.setattr(hotpath, "REFUSAL", None)
+    monkeypatch.setattr(reinstall, "installed_elsewhere", lambda _folder: None)
     monkeypatch.setattr(hotpath, "__file__", str(tmp_path / "__init__.py"))
     wiring._say_fallback_once.cache_clear()
     KafkaProducer(PROPS).close()
