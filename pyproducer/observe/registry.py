@@ -77,13 +77,13 @@ class Retry(NamedTuple):
         at_ms: When its answer came, monotonic.
         place: Its topic and partition.
         error: The name of its error.
-        count: How many records it has.
+        record_count: How many records it has.
     """
 
     at_ms: int
     place: tuple[str, int]
     error: str
-    count: int
+    record_count: int
 
 
 class Gauge(NamedTuple):

@@ -78,9 +78,9 @@ def gather(runtime: ProducerRuntime, window_ms: int, place: tuple[str, int] | No
     since_ms = min([now_ms - window_ms, *(piece.ended_ms - piece.values["wire_ms"] - piece.values["retry_ms"]
                                           for piece in pieces if piece.values["retry_ms"])])
     errors = Counter[str]()
-    for retry in list(registry.last_retries):
+    for retry in registry.last_retries.copy():
         if retry.at_ms >= since_ms and place in (None, retry.place):
-            errors[retry.error] += retry.count
+            errors[retry.error] += retry.record_count
     return Material(
         registry.client_id, now_ms, runtime.clock.timestamp_ms(), window_ms, tuple(pieces), len(live), forgotten, spans,
         Setting(config.batch_size, config.linger_ms, config.max_in_flight_requests_per_connection, config.buffer_memory,
