@@ -321,7 +321,9 @@ class Connections:
         state = self.states.get(node_id)
         if state is not None and state.state is ConnectionState.CONNECTING:
             self.states.checking_api_versions(node_id)
-            self._registry.node(node_id).connection_creation_total += 1
+            row = self._registry.node(node_id)
+            row.connection_creation_total += 1
+            row.floor_ms = -1  # the way may be another one; the broker answers ApiVersions at once
 
     def handle_preparing(self, responses: list[ClientResponse], now_ms: int) -> None:
         """Connect where the name is resolved, go on where the channel is ready; end what took too long."""

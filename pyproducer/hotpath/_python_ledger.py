@@ -206,7 +206,7 @@ class NodeRow:
         latency: Of answered Produce requests, in ms.
         produce_ended_total: Produce requests that were answered, or not in time.
         produce_ms_total: How long those took.
-        floor_ms: The quickest answer to anything so far; -1 before the first: the way there and back.
+        floor_ms: The quickest answer to anything since it was connected, the way there and back; -1 before the first.
         held: What held up batches for this node.
         certificate_ends_s: When its certificate ends, in seconds since 1970; 0 where it has shown none.
     """

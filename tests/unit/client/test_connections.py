@@ -91,6 +91,29 @@ def test_certificate_when_its_connection_has_ended_then_it_is_of_no_broker_any_m
         assert registry.node(2).certificate_ends_s == 300
 
 
+def test_quickest_answer_when_a_broker_is_connected_again_then_it_is_looked_for_anew():
+    """A broker that had moved far away was taken for a slow one for as long as the producer lived."""
+    registry = Registry()
+    setup = Setup(bootstrap=ONE, registry=registry)
+    setup.cluster.topics["t"] = topic_row("t", 1, 2)
+    setup.bring_up("t")
+    node = setup.make_ready(2)
+    assert registry.node(2).floor_ms == 0
+    setup.disconnect(2)
+    setup.clock.advance(1000)
+    setup.selector.answer = lambda _request: None
+    setup.client.ready(node, setup.now_ms)
+    setup.poll(times=2)
+    asked = setup.selector.requests[-1]
+    assert (asked.connection_id, asked.api_key) == ("2", ApiKeys.API_VERSIONS)
+    setup.clock.advance(100)
+    setup.selector.respond(asked, setup.cluster.api_versions(asked.version))
+    setup.poll()
+    assert setup.client.is_ready(2, setup.now_ms)
+    assert registry.node(2).floor_ms == 100
+    assert registry.node(-1).floor_ms == 0
+
+
 def test_dns_when_the_name_does_not_resolve_then_said_and_tried_again_after_the_backoff():
     asked = []
 

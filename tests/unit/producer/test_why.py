@@ -117,3 +117,12 @@ def test_why_when_errors_are_of_long_ago_or_of_other_partitions_then_they_are_no
             f"errors: {errors}; look at the brokers"], why
     assert facade.producer.metrics().retries == {
         "NOT_LEADER_OR_FOLLOWER": 12, "NOT_ENOUGH_REPLICAS": 1, "LEADER_NOT_AVAILABLE": 1}
+
+
+def test_why_when_an_answer_takes_long_then_the_way_is_named_with_the_broker() -> None:
+    """The way may have become longer since the quickest answer; whoever read it looked at disks alone."""
+    piece = Piece(990, "t", 0, {**dict.fromkeys(COLUMNS, 0), "wire_ms": 203, "floor_ms": 1})
+    (finding,) = explain(material(pieces=(piece,))).findings
+    assert (finding.cause, finding.advice) == (
+        "broker", "the quickest answer took 1 ms, but one takes 203 ms: look at the broker's disks and followers "
+        "(acks=all waits for them), and at whether the way there has become longer")
