@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pyproducer import ConfigError, IllegalStateError, KafkaProducer, ProducerConfig, hotpath
+from pyproducer.common import reinstall
 from pyproducer.common.backoff import ExponentialBackoff
 from pyproducer.network.channel_builder import (
     ChannelBuilder,
