@@ -10,7 +10,7 @@ Source:  Java Metrics, MetricName (4.1). Ours: rows of typed fields in place of 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -127,7 +127,7 @@ class Registry:
     Attributes:
         producer: The producer's own row.
         ledger: What is written for each batch.
-        errors: Failed records by the name of their error. Written by the sender thread.
+        errors: Records whose futures failed by the name of their error. Written by the sender thread.
         retries: Records that were sent again by the name of the error. Written by the sender thread.
         last_retries: The last MOST_RETRIES batches that were. Written by the sender thread.
         history: Samples of the sums, by second and by minute.
@@ -157,7 +157,8 @@ class Registry:
         self._of_nodes: dict[int, Windows] = {}
         self._of_topics: dict[str, tuple[TopicRow, Windows]] = {}
         self._live_topics: Callable[[], Collection[str]] | None = None
-        self._lock = locks.rlock()  # guards what callers add to the producer's row
+        self._raised: dict[str, int] = {}  # as `errors`: records for which send() or send_batch() raised
+        self._lock = locks.rlock()  # guards what callers add to the producer's row and to `_raised`
 
     # -- owners ------------------------------------------------------------------------------------------------------
 
@@ -181,6 +182,12 @@ class Registry:
         self.retries[name] = self.retries.get(name, 0) + count
         self.producer.record_retry_total += count
         self.ledger.topic_row(topic).record_retry_total += count
+
+    def count_raised(self, error: BaseException) -> None:
+        """Count a record for which send() or send_batch() raised; as in Java it is of no topic. Thread: any."""
+        name = error_name(error)
+        with self._lock:
+            self._raised[name] = self._raised.get(name, 0) + 1
 
     def add_flush(self, took_ms: int) -> None:
         """A flush() has ended. Thread: any."""
@@ -245,6 +252,10 @@ class Registry:
         """Return the nodes' rows. Thread: any."""
         return dict(self._nodes)
 
+    def all_errors(self) -> dict[str, int]:
+        """Return failed records by the name of their error, those included for which a call raised. Thread: any."""
+        return dict(Counter(self.errors) + Counter(self._raised))
+
     def of_producer(self, now_ms: int) -> dict[str, float]:
         """Return the numbers of group PRODUCER by name."""
         values = _read(OF_PRODUCER, self._of_producer.view(now_ms))
@@ -276,7 +287,7 @@ class Registry:
             yield from _metrics(OF_NODE, NODE, {**own, "node-id": f"node-{node_id}"}, windows.view(now_ms))
         for topic in list(self.ledger.topics):
             yield from _metrics(OF_TOPIC, TOPIC, {**own, "topic": topic}, self._windows_of_topic(topic).view(now_ms))
-        for name, text, counts in (("record-error-total", "records that failed", self.errors),
+        for name, text, counts in (("record-error-total", "records that failed", self.all_errors()),
                                    ("record-retry-total", "records of batches that were sent again", self.retries)):
             for error, count in list(counts.items()):
                 yield Metric(name, ERROR, {**own, "error": error}, count, Kind.TOTAL, text)
@@ -308,7 +319,8 @@ class Registry:
         return windows
 
     def _producer_values(self) -> Values:
-        return {**producer_values(self.producer, self.ledger, list(self._nodes.values())),
+        values = producer_values(self.producer, self.ledger, list(self._nodes.values()))
+        return {**values, "record_error_total": self.producer.record_error_total + sum(self._raised.copy().values()),
                 "buffer_exhausted_total": self.errors.get("BufferExhaustedError", 0),
                 "buffer_wait_ms_total": self.buffer_wait_ms()}
 

@@ -23,7 +23,7 @@ class ProducerRow:
         batch_bytes_total: Their bytes, compressed, with headers.
         batch_size_max: The largest since the last roll.
         record_retry_total: Records of batches that are sent again.
-        record_error_total: Records that failed, those that send() or send_batch() refused by a future included.
+        record_error_total: Records whose futures failed, those that send() or send_batch() refused included.
         batch_split_total: Batches that a broker found too large.
         select_total: How often the sender slept, or looked without sleeping.
         io_wait_ms_total: How long that took.

@@ -28,6 +28,8 @@ from pyproducer.common.errors import (
     ApiError,
     AuthenticationError,
     BufferExhaustedError,
+    IllegalStateError,
+    KafkaError,
     KafkaTimeoutError,
     RecordTooLargeError,
     SerializationError,
@@ -133,6 +135,8 @@ class RecordSender:
         max_block_ms: max.block.ms.
         on_opened: Told when a batch was opened, where that need not wake the sender at once.
         transactions: The producer's; None without a transactional id.
+        count_raised: Told of each record for which send() or send_batch() raises, but for those that no producer in
+            such a state takes.
 
     Attributes:
         road: What send() goes.
@@ -145,7 +149,8 @@ class RecordSender:
                  value_serializer: Serializer | None, interceptors: ProducerInterceptors, clock: Clock, life: Life,
                  wakeup_sender: Callable[[], None], max_request_size_bytes: int, buffer_memory_bytes: int,
                  max_block_ms: int, on_opened: Callable[[], None] | None = None,
-                 transactions: Transactions | None = None) -> None:
+                 transactions: Transactions | None = None,
+                 count_raised: Callable[[Exception], object] = lambda _error: None) -> None:
         self._metadata = metadata
         self._routes = routes
         self._accumulator = accumulator
@@ -170,6 +175,7 @@ class RecordSender:
             is_intercepted=self.sees_every_record or bool(interceptors),
             timestamp_ms=None if isinstance(clock, SystemClock) else clock.timestamp_ms, inside=life.calls.inside)
 
+        self.count_raised = count_raised
         self._transactions = transactions
         self.renew_gate()
 
@@ -343,6 +349,8 @@ class RecordSender:
             on_completion = on_completion.on_completion
         if isinstance(error, _TOLD_BY_THE_FUTURE) and not isinstance(error, RecordTooLargeError):
             return failed_future(topic_partition, error, on_completion, self._life)
+        if isinstance(error, KafkaError) and not isinstance(error, IllegalStateError):  # as Java's doSend
+            self.count_raised(error)
         try:
             raise error
         finally:

@@ -46,7 +46,7 @@ def metrics_of(registry: Registry, now_ms: int) -> ProducerMetrics:
     _, rows = registry.rows[PARTITION]
     found.partitions = {(tags["topic"], int(tags["partition"])): {name: value for name, value, _ in numbers}
                         for tags, numbers in rows()}
-    found.errors, found.retries = dict(registry.errors), dict(registry.retries)
+    found.errors, found.retries = registry.all_errors(), dict(registry.retries)
     return found
 
 

@@ -27,6 +27,8 @@ from pyproducer.common.errors import (
     IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
+    RecordTooLargeError,
+    SerializationError,
 )
 from pyproducer.common.records import Header, to_topic
 from pyproducer.hotpath import ColumnChunk, OpenBatch, sort_rows
@@ -94,16 +96,20 @@ class BatchSender:
         self._life.calls.ensure_not_nested("send_batch()")
         topic = to_topic(topic)
         partitioner = sender.partitioning.partitioner
-        if (sender.interceptors or sender.key_serializer is not None or sender.value_serializer is not None
-                or type(partitioner) is not DefaultPartitioner):
-            return send_rows(sender, topic, values, keys, headers, timestamps, partitions, self._clock, self._life,
-                             created, deadline_ms, within)
-        columns = read_columns(values, keys, headers, timestamps, partitions, created,
-                               lambda part, data: sender.serialize_part(None, topic, [], data, part))
-        for chunk in columns.chunks:
-            row = chunk.first_above(sender.max_record_bytes)
-            if row >= 0:
-                raise sender.too_large(topic, chunk.size_upper_bound(row), f"Row {row}: ")
+        try:
+            if (sender.interceptors or sender.key_serializer is not None or sender.value_serializer is not None
+                    or type(partitioner) is not DefaultPartitioner):
+                return send_rows(sender, topic, values, keys, headers, timestamps, partitions, self._clock, self._life,
+                                 created, deadline_ms, within)
+            columns = read_columns(values, keys, headers, timestamps, partitions, created,
+                                   lambda part, data: sender.serialize_part(None, topic, [], data, part))
+            for chunk in columns.chunks:
+                row = chunk.first_above(sender.max_record_bytes)
+                if row >= 0:
+                    raise sender.too_large(topic, chunk.size_upper_bound(row), f"Row {row}: ")
+        except (RecordTooLargeError, SerializationError) as error:
+            sender.count_raised(error)
+            raise
         future = BatchFuture(topic, columns.partitions, columns.timestamps, self._life, within)
         if columns.chunks:
             try:

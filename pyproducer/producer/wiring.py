@@ -285,7 +285,7 @@ def _build(config: ProducerConfig, key_serializer: object, value_serializer: obj
         interceptors=parts.interceptors, clock=clock, life=life,
         wakeup_sender=wire.wakeup, max_request_size_bytes=config.max_request_size,
         buffer_memory_bytes=config.buffer_memory, max_block_ms=config.max_block_ms, on_opened=turns.on_opened,
-        transactions=transactions)
+        transactions=transactions, count_raised=registry.count_raised)
     if transactions is not None:
         transactions.on_change, transactions.wakeup = record_sender.renew_gate, wire.wakeup
         life.on_not_taken = transactions.on_not_taken

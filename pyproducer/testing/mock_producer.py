@@ -232,6 +232,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
         self._pending: deque[_Completion] = deque()
         self._next_offset: dict[TopicPartition, int] = {}
         self._error_of_all: KafkaError | None = None
+        self._raised_count = 0  # records for which send() or send_batch() raised
         self._clock = SystemClock()
         self._life = Life(config.client_id, self._clock,
                           tally=DeliveryTally(raises=config.pyproducer_on_unretrieved == "raise"))
@@ -249,7 +250,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
             value_serializer=parts.value_serializer, interceptors=parts.interceptors, clock=self._clock,
             life=self._life, wakeup_sender=lambda: None, max_request_size_bytes=config.max_request_size,
             buffer_memory_bytes=config.buffer_memory, max_block_ms=config.max_block_ms,
-            transactions=self._transactions.state)
+            transactions=self._transactions.state, count_raised=self._count_raised)
         sender.begin = lambda: self._begin(self.send_exception)
         sender.take = self._take
         sender.end_taken = self._end_taken
@@ -439,6 +440,10 @@ class MockProducer(ProducerBase, Generic[K, V]):
         """Return a `with` block that is one transaction; see KafkaProducer.transaction."""
         return TransactionBlock(self)
 
+    def _count_raised(self, _error: BaseException) -> None:
+        with self._lock:
+            self._raised_count += 1
+
     def _complete_all(self) -> None:
         while self._end_next(None):
             pass
@@ -473,7 +478,7 @@ class MockProducer(ProducerBase, Generic[K, V]):
         found = metrics_of(registry, 0)
         summary = self._life.tally.summary()
         found["record-send-total"] = float(summary.delivered)
-        found["record-error-total"] = float(sum(summary.failed.values()))
+        found["record-error-total"] = float(sum(summary.failed.values()) + self._raised_count)
         return found
 
     def client_instance_id(self, timeout: float | None = None) -> uuid.UUID:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyproducer import ErrorCode, KafkaProducer
+from pyproducer import ErrorCode, KafkaProducer, ProducerClosedError, RecordTooLargeError, SerializationError
 from tests.contract.conftest import Connect
 from tests.contract.witness import Witness, await_known, wait_until
 from tests.support.fault_proxy import FaultProxy
@@ -77,3 +77,23 @@ def test_totals_when_records_expire_then_each_counts_as_an_error(
     witness.await_all()
     assert len(witness.errors) == 5
     wait_until(lambda: totals(producer)[1] == 5, lambda: f"5 errors are counted: {totals(producer)}")
+
+
+@pytest.mark.parametrize("mode", ["send", "columns", "rows"])
+def test_totals_when_a_call_raises_then_its_record_counts_as_an_error(topic: str, connect: Connect, mode: str) -> None:
+    """Java's doSend records `errors` for what it throws, too: an alert that came from there was silent here."""
+    producer = connect(**({"value_serializer": "bytes"} if mode == "rows" else {}))
+    take = producer.send if mode == "send" else lambda topic, value: producer.send_batch(topic, [b"v", value])
+    for value, error in ((b"v" * 2_000_000, RecordTooLargeError), ("text", SerializationError)):
+        with pytest.raises(error):
+            take(topic, value)
+    with pytest.raises(TypeError):
+        take(3, b"v")  # a wrong call, which Java's compiler refuses, is no record
+    metrics = producer.metrics()
+    assert metrics.errors == {"MESSAGE_TOO_LARGE": 1, "SerializationError": 1}
+    assert totals(producer) == (0, 2, 0)
+    assert metrics["record-error-rate"] > 0
+    producer.close(GIVE_UP_S)
+    with pytest.raises(ProducerClosedError):
+        take(topic, b"v")
+    assert totals(producer) == (0, 2, 0)

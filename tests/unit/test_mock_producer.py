@@ -539,6 +539,9 @@ def test_what_operators_ask_of_a_producer_has_an_answer(tmp_path: Path) -> None:
     assert (found["record-send-total"], found["record-error-total"], found["record-retry-total"]) == (1, 1, 0)
     asynchronous = producer.as_async()
     assert (asynchronous.metrics(), asynchronous.waiting()) == (found, [])
+    with pytest.raises(SerializationError):
+        producer.send("t", "text")  # type: ignore[arg-type]  # wrong on purpose
+    assert producer.metrics()["record-error-total"] == 2
     assert (str(asynchronous.why()), asynchronous.config()) == (str(producer.why()), producer.config())
     producer.close()
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from pyproducer import KafkaTimeoutError
+from pyproducer import KafkaTimeoutError, SerializationError
 from pyproducer.common.error_codes import error_for_code
 from pyproducer.hotpath import COLUMNS
 from pyproducer.observe.catalog import ERROR, NODE, OF_NODE, OF_PRODUCER, OF_TOPIC, TOPIC, Kind
@@ -143,6 +143,19 @@ def test_errors_when_counted_then_by_kafkas_name_or_the_class() -> None:
     found = {(metric.name, metric.tags["error"]): metric.value for metric in registry.collect(0)
              if metric.group == ERROR}
     assert found[("record-error-total", "NOT_ENOUGH_REPLICAS")] == 3
+
+
+def test_errors_when_a_call_raised_then_they_are_the_producers_and_no_topics() -> None:
+    registry = Registry("c")
+    partial(count_error, registry.errors, registry.producer, registry.ledger, is_accepted=False)(
+        "t", error_for_code(10), 3)
+    registry.count_raised(error_for_code(10))
+    registry.count_raised(SerializationError("no bytes"))
+    assert registry.all_errors() == {"MESSAGE_TOO_LARGE": 4, "SerializationError": 1}
+    assert registry.of_producer(0)["record-error-total"] == 5
+    assert registry.of_topics(0)["t"]["record-error-total"] == 3
+    assert {metric.tags["error"]: metric.value for metric in registry.collect(0)
+            if metric.group == ERROR and metric.name == "record-error-total"} == registry.all_errors()
 
 
 def test_topics_when_metadata_forgets_one_then_its_row_goes() -> None:
