@@ -148,7 +148,7 @@ class WaitingRecords:
 
     Attributes:
         door: Rung when records have left, and at the end: who found the limit reached waits here.
-        has_left: Whether records left since the door was rung; the sender thread's.
+        is_door_due: Whether who waits at the door has to look: records left, or metadata came. The sender thread's.
         waited_ms: How long callers have waited there in all.
     """
 
@@ -161,7 +161,7 @@ class WaitingRecords:
         self.lock: RLock = life.locks.rlock()  # reentrant only so that a fork finds out whose it is
         self.queues: dict[Key, WaitingQueue] = {}
         self.door: Waiters = Waiters(life.locks.cell)
-        self.has_left: bool = False
+        self.is_door_due: bool = False
         self.waited_ms: int = 0
         self._most_bytes = 0  # they hold so much at most; see has_room
 
@@ -207,9 +207,9 @@ class WaitingRecords:
                 f"or partition is not known yet, are used, and {len(self.door)} callers wait")
 
     def open_door(self) -> None:
-        """Let who waits look, if records have left. Thread: the sender's."""
-        if self.has_left:
-            self.has_left = False
+        """Let who waits look, if there is reason to. Thread: the sender's."""
+        if self.is_door_due:
+            self.is_door_due = False
             self.door.ring()
 
     def close(self) -> None:
@@ -268,7 +268,7 @@ class WaitingRecords:
             move_future(record.future, batch.result, record.index)
         record.outcome.split((batch.result,))
         self._pool.take_out(record, queue.records)
-        self.has_left = True
+        self.is_door_due = True
 
     def fail(self, queue: WaitingQueue, record: WaitingRecord, error: KafkaError) -> None:
         """Fail a record: its callback is told, then those who wait; then its memory comes back.
@@ -289,7 +289,7 @@ class WaitingRecords:
         fail_future(record.future, error_for(0))
         record.outcome.notify()
         self._pool.release(record, queue.records)
-        self.has_left = True
+        self.is_door_due = True
         if self._life.is_forked:  # by a callback: in the child the sender thread goes no further, see IoThread
             raise SystemExit
 
@@ -302,7 +302,7 @@ class WaitingRecords:
                     queue.topic, partition, queue.opened_ms)
             partition_queue.expect(record)
         self._pool.rearrange(partial(_move, record, queue.records, partition_queue.records))
-        self.has_left = True  # the queue that it was in
+        self.is_door_due = True  # the queue that it was in
 
     def remove_if_empty(self, queue: WaitingQueue) -> bool:
         """Have later records go past, if nobody waits here; one step against whoever enters."""

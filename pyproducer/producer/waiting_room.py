@@ -270,6 +270,8 @@ class WaitingRoom:
         # a difference is read before the queues are: whatever comes later is seen the next time.
         seen = metadata.cluster, metadata.version(), metadata.fatal_count
         if self._has_news or seen != self._seen or now_ms >= self._next_look_ms:
+            if self._seen is None or self._seen[0] is not seen[0]:
+                self._waiting.is_door_due = True  # the topic of who waits there may be known now
             self._seen = None  # a look that ends half way is no look
             self._has_news = False
             queues = list(self._waiting.queues.values())

@@ -677,6 +677,24 @@ def test_room_when_its_quarter_is_used_up_then_who_enters_waits_and_known_topics
     producer.enter(b"v" * 1000)
 
 
+def test_caller_at_the_door_when_his_topic_is_known_then_he_goes_his_way_though_the_room_is_full(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """A misspelt topic held up whoever had come for a new one: nobody woke him before its records had failed."""
+    producer = stepped(memory=400_000)
+    fill_room(producer, "misspelt")
+    rings: list[bool] = []
+
+    def wait(cell: Any, _timeout_s: float) -> bool:
+        producer.tell(1)
+        producer.turn()
+        rings.append(cell.acquire(blocking=False))
+        return rings[-1]
+
+    monkeypatch.setattr(producer.clock, "wait", wait)
+    assert producer.room.enter(record_of("u", None, 0, b"v" * 4000), 1000) is None
+    assert rings == [True], "not at the end of his time"
+
+
 def test_room_when_a_record_is_above_its_part_then_it_is_let_in_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = stepped(memory=40_000)
     pass_waits(monkeypatch, producer)
