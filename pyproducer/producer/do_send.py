@@ -393,7 +393,7 @@ class RecordSender:
         topic_partition = TopicPartition(topic, UNKNOWN_PARTITION if partition is None else partition)
         if type(on_completion) is Acknowledgement:
             telling: Any = on_completion.tell  # a Telling
-            self.interceptors.on_send_error(topic_partition, error, telling.headers)
+            telling.on_send_error(topic_partition, error)
         return topic_partition
 
     def _hand_over_or_postpone(self, record: SerializedRecord) -> FutureRecordMetadata:

@@ -61,25 +61,34 @@ class ProducerInterceptor:
 
 
 class Telling:
-    """Tells interceptors what became of one record, which it does not keep.
+    """Tells interceptors what became of one record, which it does not keep, once.
+
+    An exception from outside (an alarm's handler) may end send() after the record was accepted: they hear of that, as
+    the caller does, or of the record's end if that came first.
 
     Args:
         interceptors: They.
         headers: The record's.
-
-    Attributes:
-        headers: As given.
     """
 
-    __slots__ = ("_interceptors", "headers")
+    __slots__ = ("_headers", "_interceptors", "_is_told")
 
     def __init__(self, interceptors: ProducerInterceptors, headers: tuple[Header, ...]) -> None:
         self._interceptors = interceptors
-        self.headers: tuple[Header, ...] = headers
+        self._is_told = False
+        self._headers = headers
 
     def __call__(self, metadata: RecordMetadata | None, exception: BaseException | None) -> None:
-        """Tell them."""
-        self._interceptors.on_acknowledgement(metadata, exception, self.headers)
+        """Tell them how the record ended."""
+        if not self._is_told:
+            self._interceptors.on_acknowledgement(metadata, exception, self._headers)
+            self._is_told = True
+
+    def on_send_error(self, topic_partition: TopicPartition, error: Exception) -> None:
+        """Tell them that send() ended with an error."""
+        if not self._is_told:
+            self._interceptors.on_send_error(topic_partition, error, self._headers)
+            self._is_told = True
 
 
 class ProducerInterceptors:

@@ -141,6 +141,18 @@ def test_headers_when_on_acknowledgement_takes_them_then_it_gets_the_records(kin
     assert len(other.seen) == 2
 
 
+def test_record_when_send_is_interrupted_behind_its_acceptance_then_interceptors_hear_of_it_once() -> None:
+    """An alarm's handler raised there: "failed" at once, "stored" later, and who counts there counted both."""
+    for is_first_the_end in (False, True):
+        interceptor = TakesHeaders()
+        telling = Telling(ProducerInterceptors([interceptor]), HEADERS)
+        calls = [lambda told=telling: told.on_send_error(TopicPartition("t", 1), TimeoutError()),
+                 lambda told=telling: told(METADATA, None)]
+        for call in reversed(calls) if is_first_the_end else calls:
+            call()
+        assert interceptor.seen == [HEADERS]
+
+
 def test_chain_when_closed_then_all_are_even_if_one_raises(caplog: pytest.LogCaptureFixture) -> None:
     interceptors = [Appending(raises=True), Appending()]
     ProducerInterceptors(interceptors).close()
