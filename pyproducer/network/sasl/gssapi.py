@@ -154,7 +154,7 @@ class TicketSource:
 
         Raises:
             AuthenticationError: There is none, or it is refused. Not sent.
-            TransportError: No KDC is reached, or the keytab is not there; may pass. Not sent.
+            TransportError: No KDC is reached; may pass. Not sent.
         """
         import gssapi
 
@@ -164,7 +164,7 @@ class TicketSource:
         store: dict[bytes | str, bytes | str] = {}
         if self._keytab:
             if not os.access(self._keytab, os.R_OK):
-                raise unavailable(f"{KEY}: the keytab {self._keytab} cannot be read")
+                raise AuthenticationError(f"{KEY}: the keytab {self._keytab} cannot be read")
             # A cache of its own for each ticket: connections may hold the one before.
             store = {"client_keytab": self._keytab,
                      "ccache": f"MEMORY:pyproducer-{os.getpid()}-{next(_memory_caches)}"}
