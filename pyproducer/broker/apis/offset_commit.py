@@ -1,8 +1,8 @@
 """OffsetCommit 2-9: a group, or somebody for it, says how far it has read.
 
-Does:    a member's commits are checked (22 another generation, 25 no such member, 27 rebalancing, 82 fenced); without
-         member and generation (-1) they are taken for groups that have no members; 3 no such partition, 12 metadata
-         too long (offset.metadata.max.bytes), both for the partition alone.
+Does:    a member's commits are checked (22 another generation, 25 no such member, 27 rebalancing, 69 no such group,
+         from version 9 on, 82 fenced); without member and generation (-1) they are taken for groups that have no
+         members; 3 no such partition, 12 metadata too long (offset.metadata.max.bytes), both for the partition alone.
 Omits:   retention_time_ms of versions 2-4 is passed over: offsets.retention.minutes counts for all offsets.
 
 Road:    KafkaApis -> [OffsetCommit] -> group coordinator -> __consumer_offsets

@@ -358,16 +358,17 @@ class RefreshingLogin(Generic[CredentialT]):
         """Refuse what has ended when it comes.
 
         Raises:
-            TransportError: It has; may pass, for nobody has refused us: the next one comes late. Not sent.
+            AuthenticationError: It has, and is the first. Not sent.
+            TransportError: It has, and others came before it; may pass: the next one comes late. Not sent.
         """
         now_ms, ends_ms = self._clock.timestamp_ms(), credential.expires_at_ms
         if ends_ms is not None and ends_ms <= now_ms:
             # No seconds: each new text is a line in the log.
             since = next((f"more than {name}" for span_ms, name in _SPANS if now_ms - ends_ms >= span_ms),
                          "less than a minute")
-            raise unavailable(
-                f"{self._what} had ended {since} before it came, by this machine's clock: either that clock is fast "
-                "(compare it with another, and let NTP set it), or an old one is handed out")
+            text = (f"{self._what} had ended {since} before it came, by this machine's clock: either that clock is "
+                    "fast (compare it with another, and let NTP set it), or an old one is handed out")
+            raise AuthenticationError(text) if self._state.credential is None else unavailable(text)
 
     def _passing(self, cause: BaseException) -> KafkaError:
         """Return what a failure that may pass is told as; a foreign one without our frames, which saw secrets."""
