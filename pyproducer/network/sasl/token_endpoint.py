@@ -355,10 +355,19 @@ def _connection_of(kind: type[http.client.HTTPConnection], on_connected: OnConne
             self.fp = io.BufferedReader(_TimedReader(sock, clock))
 
     class Connection(kind):  # type: ignore[misc, valid-type]
-        response_class = Response
+        _answer: Response | None = None
+
+        def response_class(self, *args: Any, **kwargs: Any) -> Response:
+            self._answer = Response(*args, **kwargs)
+            return self._answer
 
         def connect(self) -> None:
-            super().connect()
+            try:
+                super().connect()
+            except (OSError, http.client.HTTPException):
+                if self._answer is not None:  # a proxy's to CONNECT; before Python 3.12 nobody closes it
+                    self._answer.close()
+                raise
             on_connected(self.sock)
 
     return Connection
