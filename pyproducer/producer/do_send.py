@@ -140,6 +140,7 @@ class RecordSender:
 
     Attributes:
         road: What send() goes.
+        is_intercepted: Whether `intercept` is called of records.
     """
 
     sees_every_record = False  # `intercept` is called of each, also without interceptors
@@ -169,10 +170,11 @@ class RecordSender:
         self._buffer_memory_bytes = buffer_memory_bytes
         self.max_record_bytes: int = min(max_request_size_bytes, buffer_memory_bytes)
         self._max_block_ms = max_block_ms
+        self.is_intercepted: bool = self.sees_every_record or bool(interceptors)
         self.road: Road = Road(
             self, routes, record_class=ProducerRecord, max_record_bytes=self.max_record_bytes,
             key_form=_form_of(key_serializer), value_form=_form_of(value_serializer),
-            is_intercepted=self.sees_every_record or bool(interceptors),
+            is_intercepted=self.is_intercepted,
             timestamp_ms=None if isinstance(clock, SystemClock) else clock.timestamp_ms, inside=life.calls.inside)
 
         self.count_raised = count_raised
@@ -287,6 +289,31 @@ class RecordSender:
             return key_bytes, value_bytes, given  # checked before
         return key_bytes, value_bytes, to_headers(open_headers, topic)
 
+    def to_bytes(self, record: ProducerRecord,
+                 row: int | None = None) -> tuple[bytes | None, bytes | None, tuple[Any, ...], int]:
+        """Return what `serialize` does of a record beside the road, and how large it is at most.
+
+        Args:
+            record: The record.
+            row: Its number in a send_batch(), for errors; None for a send().
+
+        Raises:
+            RecordTooLargeError: It is above `max_record_bytes`. Not sent.
+            SerializationError: As `serialize`, and so are the others. Not sent.
+            TypeError: The same.
+            ValueError: The same.
+        """
+        try:
+            key_bytes, value_bytes, headers = self.serialize(record.topic, record.headers, record.key, record.value)
+        except SerializationError as error:
+            if row is None:
+                raise
+            raise SerializationError(f"Row {row}: {error}") from error.__cause__
+        size_bytes = record_size_upper_bound(key_bytes, value_bytes, headers)
+        if size_bytes > self.max_record_bytes:
+            raise self.too_large(record.topic, size_bytes, "" if row is None else f"Row {row}: ")
+        return key_bytes, value_bytes, headers, size_bytes
+
     def find_route(self, topic: str) -> Route | None:
         """Make a topic's route from the present snapshot; None when that does not know it, or records wait for it."""
         return self._life.calls.run("send()", self._find_route, topic)
@@ -365,14 +392,11 @@ class RecordSender:
         """
         self.ensure_may_send()
         record, on_completion = self.checked(topic, value, key, partition, timestamp, headers, on_completion)
-        if self.sees_every_record or self.interceptors:
+        if self.is_intercepted:
             record, on_completion = self.intercept(record, on_completion)
         topic, partition, timestamp = record.topic, record.partition, record.timestamp
         try:
-            key_bytes, value_bytes, headers = self.serialize(topic, record.headers, record.key, record.value)
-            size_bytes = record_size_upper_bound(key_bytes, value_bytes, headers)
-            if size_bytes > self.max_record_bytes:
-                raise self.too_large(topic, size_bytes)
+            key_bytes, value_bytes, headers, size_bytes = self.to_bytes(record)
         except Exception as error:
             return self.failed(error, topic, partition, on_completion)
         return Postponed(self, SerializedRecord(

@@ -23,10 +23,8 @@ from pyproducer.common.errors import (
     FatalProducerError,
     IllegalStateError,
     KafkaError,
-    SerializationError,
 )
 from pyproducer.common.records import Header, ProducerRecord, given_time
-from pyproducer.hotpath import record_size_upper_bound
 from pyproducer.producer import arrow_columns
 from pyproducer.producer.columns import ensure_length, int_column, to_items, to_rows
 from pyproducer.producer.do_send import RecordSender
@@ -116,31 +114,19 @@ def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers:
 def _serialize(sender: RecordSender, records: Sequence[ProducerRecord], future: BatchFuture) -> list[_Row]:
     """Return what is to be sent. When a row fails, the interceptors of those before it hear of it, and it is raised."""
     rows: list[_Row] = []
-    is_intercepted = sender.sees_every_record or bool(sender.interceptors)
     for number, record in enumerate(records):
         on_completion: OnCompletion = RowCallback(future, number)
         try:
-            if is_intercepted:
+            if sender.is_intercepted:
                 record, on_completion = sender.intercept(record, on_completion)
-            key_bytes, value_bytes, headers = _to_bytes(sender, record, number)
-            size_bytes = record_size_upper_bound(key_bytes, value_bytes, headers)
-            if size_bytes > sender.max_record_bytes:
-                raise sender.too_large(record.topic, size_bytes, f"Row {number}: ")
+            parts = sender.to_bytes(record, number)
         except Exception as error:
             if sender.interceptors:
                 for heard in (*(row.record for row in rows), record):
                     sender.interceptors.on_send_error(_place(heard), error, heard.headers)
             raise
-        rows.append(_Row(record, key_bytes, value_bytes, headers, size_bytes, on_completion))
+        rows.append(_Row(record, *parts, on_completion))
     return rows
-
-
-def _to_bytes(sender: RecordSender, record: ProducerRecord,
-              number: int) -> tuple[bytes | None, bytes | None, tuple[Header, ...]]:
-    try:
-        return sender.serialize(record.topic, record.headers, record.key, record.value)
-    except SerializationError as error:
-        raise SerializationError(f"Row {number}: {error}") from error.__cause__
 
 
 def _hand_over(sender: RecordSender, row: _Row, clock: Clock, created: int, deadline_ms: int,
