@@ -222,12 +222,12 @@ class BufferPool:
             LoopWaitError: An event loop cannot wait either. Not sent.
         """
         if cell is None:
-            self.ensure_may_wait(size_bytes, self.describe())
+            self.ensure_may_wait(size_bytes, self.describe)
         return Place(self, size_bytes, max_block_ms, self._clock.now_ms() if since_ms is None else since_ms,
                      self._life.locks.cell() if cell is None else cell)
 
-    def ensure_may_wait(self, size_bytes: int, held: str, door: Waiters | None = None) -> None:
-        """Do nothing where the caller may sleep until there is memory; `held` says for errors what uses it.
+    def ensure_may_wait(self, size_bytes: int, describe: Callable[[], str], door: Waiters | None = None) -> None:
+        """Do nothing where the caller may sleep until there is memory; `describe` says for errors what uses it.
 
         Raises:
             BufferExhaustedError: A callback cannot wait: it runs on the thread that gives memory back. Not sent.
@@ -235,13 +235,13 @@ class BufferPool:
         """
         if self._life.loop.is_here:
             raise LoopWaitError(f"No {size_bytes} bytes of buffer.memory are free, and an event loop does not wait for "
-                                f"them: {held}. Await send(), which waits for its turn, or raise buffer.memory",
+                                f"them: {describe()}. Await send(), which waits for its turn, or raise buffer.memory",
                                 size_bytes, door)
         if self._life.is_on_sender_thread:
             raise BufferExhaustedError(
                 f"No {size_bytes} bytes of buffer.memory are free, and a callback cannot wait for them: it runs on the "
-                f"producer's own thread, which gives memory back: {held}. Send from another thread, or raise "
-                "buffer.memory")
+                f"producer's own thread, which gives memory back: {describe()}. Send from another thread, or "
+                "raise buffer.memory")
 
     def exhausted(self, size_bytes: int, max_block_ms: int, held: str) -> BufferExhaustedError:
         """Return the error of a caller who waited for so many ms in vain; `held` says what uses the memory."""
@@ -339,7 +339,7 @@ class Place:
             LoopWaitError: It is a task's place: who hands its record over does not wait. Not sent.
         """
         pool = self._pool
-        pool.ensure_may_wait(self._size_bytes, pool.describe())
+        pool.ensure_may_wait(self._size_bytes, pool.describe)
         left_ms = self.deadline_ms - pool._clock.now_ms()
         if left_ms <= 0:
             raise pool.exhausted(self._size_bytes, self._max_block_ms, pool.describe())

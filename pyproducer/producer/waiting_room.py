@@ -220,7 +220,7 @@ class WaitingRoom:
             while not waiting.has_room(size_bytes) and self._must_wait(topic, partition) and (
                     not self._accumulator.is_closed):
                 if cell is None:  # be there to be woken, and look again
-                    pool.ensure_may_wait(size_bytes, waiting.describe(), waiting.door)
+                    pool.ensure_may_wait(size_bytes, waiting.describe, waiting.door)
                     cell = waiting.door.enter()
                     continue
                 now_ms = self._clock.now_ms()
