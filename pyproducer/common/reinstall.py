@@ -32,10 +32,14 @@ def installed_elsewhere(folder: str) -> str | None:
     for found in distributions(name="pyproducer"):
         package = str(found.locate_file("pyproducer"))
         other = os.path.join(package, "hotpath")
-        if (os.path.isdir(other) and not os.path.samefile(other, folder)
-                and any(name.startswith("_native.") and name.endswith((".so", ".pyd")) for name in os.listdir(other))):
+        if os.path.isdir(other) and not os.path.samefile(other, folder) and compiled_files(other):
             return package
     return None
+
+
+def compiled_files(folder: str) -> list[str]:
+    """Return the names of the compiled files in a folder hotpath, for whatever Pythons and platforms: one for each."""
+    return sorted(name for name in os.listdir(folder) if name.startswith("_native.") and name.endswith((".so", ".pyd")))
 
 
 def reinstall_command(file: str = __file__) -> str:

@@ -376,17 +376,17 @@ def _say_what_failed(client_id: str, summary: DeliverySummary) -> None:
 
 @functools.cache  # once in an interpreter
 def _say_fallback_once() -> None:
+    from pyproducer.common.reinstall import compiled_files, installed_elsewhere, reinstall_command  # some 50 ms
+
     folder = os.path.dirname(hotpath.__file__)
     if hotpath.REFUSAL is None and not os.path.isdir(folder):
         why = f"cannot be loaded out of an archive ({folder})"
         cure = ("Install pyproducer, or unpack the archive; for the workers of Spark: python -m pyproducer.spark pack "
                 "dep.tar.gz")
-    elif hotpath.REFUSAL is None and (others := _built_for_others(folder)):
+    elif hotpath.REFUSAL is None and (others := compiled_files(folder)):
         why = f"is of another Python or platform than this one, {sys.implementation.cache_tag} ({', '.join(others)})"
         cure = "Install pyproducer with the Python that runs it"
     elif hotpath.REFUSAL is None:
-        from pyproducer.common.reinstall import installed_elsewhere, reinstall_command  # some 50 ms
-
         installed = installed_elsewhere(folder)
         why = ("is not there (no C compiler when it was installed, or a wheel for any platform)"
                if installed is None else
@@ -398,10 +398,6 @@ def _say_fallback_once() -> None:
         cure = "Use it in the first interpreter of a process only (mod_wsgi: WSGIApplicationGroup %{GLOBAL})"
     log.warning("The compiled build of pyproducer's per-record code %s: pure Python runs, which takes several times "
                 "the CPU per record. %s, or set PYPRODUCER_IMPL=python to say that this is what you want", why, cure)
-
-
-def _built_for_others(folder: str) -> list[str]:
-    return sorted(name for name in os.listdir(folder) if name.startswith("_native.") and name.endswith((".so", ".pyd")))
 
 
 def _compressor(config: ProducerConfig, locks: Locks) -> Compressor:
