@@ -248,11 +248,9 @@ def _endpoint(work: _Translation, key: str) -> None:
 
 def _password(work: _Translation, key: str) -> None:
     names = ("sasl.username", "sasl.password")
-    if key == names[1] and names[0] in work.given:
-        return  # both went with the first
-    mechanism = _mechanism(work)
-    if _lacks_one(work, key, names):
+    if not _is_login(work, key, names):
         return
+    mechanism = _mechanism(work)
     if mechanism not in _MODULES:
         work.props.pop(names[1], None)
         given = f"and sasl.mechanism is {mechanism}" if mechanism else "and GSSAPI is the default"
@@ -265,11 +263,9 @@ def _password(work: _Translation, key: str) -> None:
 
 def _kerberos(work: _Translation, key: str) -> None:
     names = ("sasl.kerberos.keytab", "sasl.kerberos.principal")
-    if key == names[1] and names[0] in work.given:
-        return  # both went with the first
-    mechanism = _mechanism(work)
-    if _lacks_one(work, key, names):
+    if not _is_login(work, key, names):
         return
+    mechanism = _mechanism(work)
     if mechanism not in ("", "GSSAPI"):
         work.props.pop(names[1], None)
         work.refuse(names[0], f"keytab and principal go with GSSAPI, and sasl.mechanism is {mechanism}")
@@ -278,16 +274,18 @@ def _kerberos(work: _Translation, key: str) -> None:
             "useKeyTab": "true", "storeKey": "true", "keyTab": work.text(names[0]), "principal": work.text(names[1])}))
 
 
-def _lacks_one(work: _Translation, key: str, names: tuple[str, str]) -> bool:
-    """Refuse two settings that make one login where one of them is not there; return whether that is so."""
+def _is_login(work: _Translation, key: str, names: tuple[str, str]) -> bool:
+    """Return whether two settings that make one login are to be translated now; refuse one without the other."""
+    if key == names[1] and names[0] in work.given:
+        return False  # both went with the first
     missing = next((name for name in names if not work.text(name)), None)
     if missing is None:
-        return False
+        return True
     work.refuse(key, f"{missing} is {'empty, or no text' if missing in work.given else 'missing'}: {names[0]} and "
                      f"{names[1]} log in together, and are sasl.jaas.config in Java")
     for name in names:
         work.props.pop(name, None)
-    return True
+    return False
 
 
 def _extensions(work: _Translation, key: str) -> None:
