@@ -319,17 +319,17 @@ class ProduceRequestResult:
         """
         if self.failure is not None and any(map(is_heard, future._done_callbacks or ())):
             self.look(future._index)
-        place = 0  # before it are those of ours that were called
+        called = 0  # so many of ours, which stay: the first ones
         while not self._life.is_forked:  # by the one before: the rest is the parent's
             with self._lock:  # against concurrent_state_of and remove_done_callback
                 callbacks = future._done_callbacks or []
-                if place == len(callbacks):
+                if called == len(callbacks):
                     future._done_callbacks = [fn for fn in callbacks if type(fn) is ConcurrentState] or None
                     return
-                is_ours = type(callbacks[place]) in _OURS
-                fn = callbacks[place] if is_ours else callbacks.pop(place)
+                is_ours = type(callbacks[called]) in _OURS
+                fn = callbacks[called] if is_ours else callbacks.pop(called)
             call_done_callback(fn, future, BaseException)  # no signal arrives there
-            place += is_ours
+            called += is_ours
 
     def await_of(self, future: FutureRecordMetadata) -> Generator[Any, None, RecordMetadata]:
         """Wait for a record in an event loop."""

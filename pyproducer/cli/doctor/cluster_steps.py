@@ -152,10 +152,9 @@ class ClusterSteps:
         create = (f"create it: kafka-topics --create --topic {topic}; or correct its name; without Describe or Write "
                   "on it, too, brokers say so")
         auto_creates: str | None = "false"
-        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            for node_id, broker in reached.items():
-                auto_creates = self._config_value(_BROKER_RESOURCE, str(node_id), _AUTO_CREATE, broker)
-                break
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and reached:
+            node_id, broker = next(iter(reached.items()))
+            auto_creates = self._config_value(_BROKER_RESOURCE, str(node_id), _AUTO_CREATE, broker)
         if auto_creates != "false":
             self._report.warn(TOPIC, f"{topic}: there is none; the first record makes it, with the brokers' defaults"
                               f"{'' if auto_creates else f', if {_AUTO_CREATE} is true, which they do not tell us'}",

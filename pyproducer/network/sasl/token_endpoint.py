@@ -41,8 +41,9 @@ DEFAULT_TIMEOUT_S = 30.0
 # A token is some KiB; brokers take first messages of 512 KiB at most.
 MOST_BYTES = 1024 * 1024
 _LONGEST_REASON = 300
-# Labels as resolvers take them, or an address of IPv6.
+# Host and port, without the user and password that a proxy's address may have.
 _PROXY = re.compile(r"(?:[^@:]+|\[[^@\]]+\])(?::[0-9]+)?")
+# Labels as resolvers take them, or an address of IPv6.
 _HOST = re.compile(r"(?:[^.:]{1,63}\.)*[^.:]{1,63}\.?|[0-9a-f:.]+(?:%.+)?", re.IGNORECASE)
 # As Java's UNRETRYABLE_HTTP_CODES, and what else says that the request itself is wrong; but for 407, a proxy's word,
 # which tells nothing of the issuer. The others of 4xx and all of 5xx may pass.
