@@ -1,10 +1,9 @@
 """The sequence numbers of one partition: the one table of their states, and what the end of a batch does to them.
 
 A broker stores a batch once because it knows its producer id, epoch and numbers again, and in order because it takes
-no number but the next. It may forget a producer id (producer.id.expiration.ms without a record, a topic made anew, an
-unclean election), and then it takes any number as the first one. Hence the rule: **what may be in the log keeps its
-numbers until they decide it, whether it stands before or behind a batch that was refused; a new epoch begins when
-nothing of the partition is on the wire or in doubt.**
+no number but the next. It may forget a producer id, and then it takes any number as the first (broker_memory.py).
+Hence the rule: **what may be in the log keeps its numbers until they decide it, whether it stands before or behind a
+batch that was refused; a new epoch begins when nothing of the partition is on the wire or in doubt.**
 
     FRESH      nothing of this epoch was numbered: the next batch goes
     ALONE      nobody can say whether the broker knows us: one batch at a time, until one is stored
@@ -33,10 +32,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
-from uuid import UUID
 
 from pyproducer.accumulator.batch_state import WAITING, BatchState
-from pyproducer.common.cluster import Cluster
+from pyproducer.accumulator.broker_memory import NO_OFFSET, BrokerMemory
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import LocalProtocolError
 from pyproducer.record.layout import NO_PRODUCER, NO_SEQUENCE, ProducerIdAndEpoch, increment_sequence, is_earlier
@@ -53,11 +51,6 @@ REFUSALS: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.U
                              ErrorCode.INVALID_PRODUCER_EPOCH})
 """A broker refuses a batch for its numbers, id or epoch: this attempt stored nothing."""
 
-NO_OFFSET = -1
-# So many answers in a row must tell of another topic of that name before a batch in doubt is given up for it: a broker
-# that lags behind is contradicted meanwhile. client/metadata_response.py believes older leader epochs after as many.
-_MOST_LAGGING = 5
-_NO_OTHER = (-1, 0)
 _NOT_NUMBERED_YET = frozenset({BatchState.OPEN, BatchState.QUEUED})
 
 
@@ -133,7 +126,7 @@ DISTURBED: Final = frozenset({_IN_DOUBT, _HOLE, _REFUSED, _BUMP_DUE})
 
 
 class PartitionSequence:
-    """The numbers of one partition: whose they are, the next one, and what the broker is known to know.
+    """The numbers of one partition: whose they are, and the next one.
 
     Args:
         batches: The partition's list, which is read here and never written.
@@ -144,13 +137,11 @@ class PartitionSequence:
         is_disturbed: Whether nothing new is numbered.
         owner: The id and epoch that the numbers below belong to.
         next_sequence: The next one to give.
-        last_acked_sequence: The highest one of this epoch that was stored; -1 before.
-        known_until_ms: Until when the broker knows us for certain, in monotonic ms.
+        memory: What the leader remembers of them, and of whose they are.
     """
 
-    __slots__ = ("_another_topic", "_batches", "_has_doubt", "_hole", "_known_end_offset", "_known_leader_epoch",
-                 "_known_topic_id", "_manager", "_newest", "is_disturbed", "known_until_ms", "last_acked_sequence",
-                 "next_sequence", "owner", "state")
+    __slots__ = ("_batches", "_has_doubt", "_hole", "_manager", "_newest", "is_disturbed", "memory", "next_sequence",
+                 "owner", "state")
 
     def __init__(self, batches: list[ProducerBatch], manager: TransactionManager) -> None:
         self._batches = batches
@@ -159,21 +150,13 @@ class PartitionSequence:
         self.is_disturbed: bool = False
         self.owner: ProducerIdAndEpoch = NO_PRODUCER
         self.next_sequence: int = 0
-        self.last_acked_sequence: int = NO_SEQUENCE
-        self.known_until_ms: int = 0
-        # What the batch that was stored last was sent to.
-        self._known_topic_id: UUID | None = None
-        self._known_leader_epoch: int = -1
-        self._known_end_offset: int = NO_OFFSET
+        self.memory: BrokerMemory = BrokerMemory(batches, manager)
         # Where the first batch begins that is in no log, and will never be by its numbers.
         self._hole: int = NO_SEQUENCE
         # Whether a batch of this epoch failed that may be in the log, or may yet come there out of a broken connection.
         self._has_doubt: bool = False
         # Where the batches begin that were numbered last: with one more, they are those that a broker knows.
         self._newest: tuple[int, ...] = ()
-        # The last answer by which the batch in doubt that is next would go to another topic than it was sent to, and
-        # how many in a row said so. Snapshots that other news made have it from the same answer.
-        self._another_topic: tuple[int, int] = _NO_OTHER
 
     def _move(self, event: SequenceEvent) -> SequenceState:
         """Move to another state.
@@ -215,11 +198,7 @@ class PartitionSequence:
             # behind a hole only to learn whether it is in the log.
             return oldest is batch and (batch.may_be_in_log or not self._is_behind_hole(batch))
         state = self.state
-        if state is _FLOWING and (now_ms >= self.known_until_ms or batch.leader_epoch != self._known_leader_epoch
-                                  or (batch.topic_id is not self._known_topic_id
-                                      and batch.topic_id != self._known_topic_id)) and not manager.is_sure_of_first:
-            # Silence, or another leader, or another topic of that name; brokers before 2.8 tell no topic ids, and those
-            # before 2.1 no leader epochs: there silence alone is seen.
+        if state is _FLOWING and not self.memory.is_certain(batch, now_ms) and not manager.is_sure_of_first:
             # Differs from Java, which pipelines. A broker that has forgotten us takes any number as its first: if it
             # refuses the first batch for a moment, the second is stored before it. One round trip buys certain order.
             state = self._move(SequenceEvent.LOST_SIGHT)
@@ -280,7 +259,7 @@ class PartitionSequence:
         batch.producer_id, batch.producer_epoch = self.owner
         batch.base_sequence = sequence  # last: a batch that has it has its place
         if newest_timestamp_age_ms >= self._manager.memory_ms:
-            self.known_until_ms = min(self.known_until_ms, now_ms)  # nothing goes behind it
+            self.memory.end_at(now_ms)  # nothing goes behind it
 
     def on_stored(self, batch: ProducerBatch, now_ms: int, newest_timestamp_age_ms: int,
                   base_offset: int = NO_OFFSET) -> None:
@@ -293,12 +272,7 @@ class PartitionSequence:
             newest_timestamp_age_ms: How old the newest timestamp in it is, as the log has it: by that a broker knows
                 when it may forget a producer.
         """
-        last = increment_sequence(batch.base_sequence, batch.record_count - 1)
-        if self.last_acked_sequence == NO_SEQUENCE or is_earlier(self.last_acked_sequence, last):
-            self.last_acked_sequence = last
-            self._known_topic_id, self._known_leader_epoch = batch.topic_id, batch.leader_epoch
-            self._known_end_offset = base_offset + batch.record_count if base_offset >= 0 else NO_OFFSET
-            self.known_until_ms = now_ms + self._manager.known_for_ms(newest_timestamp_age_ms)
+        self.memory.on_stored(batch, now_ms, newest_timestamp_age_ms, base_offset)
         if self.state is not _FLOWING:
             self.on_end(batch, SequenceEvent.STORED)
 
@@ -306,7 +280,7 @@ class PartitionSequence:
         """A batch, or an attempt, ended: it was stored or refused, or has failed."""
         if batch.base_sequence == NO_SEQUENCE:
             return
-        self._another_topic = _NO_OTHER
+        self.memory.on_end()
         self._has_doubt |= event is SequenceEvent.UNKNOWN
         self._move(event)
         if event in _MAKES_HOLE and (self._hole == NO_SEQUENCE or is_earlier(batch.base_sequence, self._hole)):
@@ -342,83 +316,22 @@ class PartitionSequence:
         """
         if not batch.may_be_in_log:
             return None
-        me = f"producer id {batch.producer_id}"
-        if code is ErrorCode.INVALID_PRODUCER_EPOCH:
-            return f"the broker knows a later epoch of {me} than {batch.producer_epoch}, and looks at no numbers then"
-        if code is ErrorCode.UNKNOWN_PRODUCER_ID:
-            # Of brokers before 2.5. With the batch it would know us, unless all that we have there was deleted.
-            is_proof = self.is_known_to(batch) and NO_OFFSET < log_start_offset <= self._known_end_offset
-            return None if is_proof else f"the broker has forgotten {me}"
-        if batch in batch.parts_in_doubt:
-            return "the larger batch that these records were split from may be in the log"
-        if not self.is_known_to(batch):
-            if self.last_acked_sequence != NO_SEQUENCE and is_earlier(batch.base_sequence, self.last_acked_sequence):
-                return f"the broker had forgotten {me}, for it has stored later numbers"
-            return f"the broker may have forgotten {me}, of which it had not stored anything lately"
-        undecided = self.undecided()
+        doubt = self.memory.doubt_left(batch, code, log_start_offset)
+        if doubt is not None or code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            return doubt
         if self._has_doubt:
             # One before it may come late out of a broken connection, and this one behind it: nothing keeps them from
             # the log as long as no new epoch is there. One behind it is the next case.
-            return f"other batches of {me} may be in the log, or may yet come there"
+            return f"other batches of producer id {batch.producer_id} may be in the log, or may yet come there"
+        undecided = self.undecided()
         if any(other.may_be_in_log or other.is_in_flight for other in undecided[undecided.index(batch) + 1:]):
             return ("batches behind it may be in the log, too, and a broker that was restarted knows only the last one "
-                    f"of {me}")
+                    f"of producer id {batch.producer_id}")
         return None
 
     def is_behind_another(self, batch: ProducerBatch) -> bool:
         """Whether a batch with lower numbers is not decided: while that is missing, a broker refuses this one."""
         return self._oldest() is not batch
-
-    def may_go_again(self, batch: ProducerBatch, now_ms: int, cluster: Cluster) -> bool | None:
-        """Whether a batch that waits and may be in the log may be sent again; None where only other answers can tell.
-
-        One answer may be that of a broker that lags behind, and what may be in the log is given up for none of these.
-        """
-        topic_id = cluster.table(batch.topic_partition.topic).topic_id
-        if self.why_not_again(batch, now_ms, topic_id) is None:
-            self._another_topic = _NO_OTHER
-            return True
-        last, count = self._another_topic
-        if cluster.answer_count != last:
-            count += 1
-            self._another_topic = cluster.answer_count, count
-        return False if count >= _MOST_LAGGING or self._is_forgotten(batch, now_ms) else None
-
-    def _is_forgotten(self, batch: ProducerBatch, now_ms: int) -> bool:
-        return batch.first_sent_ms is not None and now_ms - batch.first_sent_ms >= self._manager.memory_ms
-
-    def why_not_again(self, batch: ProducerBatch, now_ms: int, topic_id: UUID | None) -> str | None:
-        """Say why a batch that waits and may be in the log is not sent again; None where it may be.
-
-        By its numbers no broker would know it again, and it would be stored a second time, or before others. A topic
-        that was made anew is seen where brokers tell topic ids.
-
-        Args:
-            batch: The batch; it says which topic it was sent to last.
-            now_ms: Monotonic time, in ms.
-            topic_id: The topic that it would be sent to now; None where that is not known.
-        """
-        if self._is_forgotten(batch, now_ms):
-            return ("it may be in the log, and was sent first so long ago that brokers may have forgotten producer id "
-                    f"{batch.producer_id} by now, and would store it a second time")
-        if topic_id is not None and batch.topic_id is not None and topic_id != batch.topic_id:
-            # A topic that was made anew knows no numbers, and takes any as the first.
-            for other in self._batches:
-                if other is batch:
-                    break
-                if other.base_sequence == NO_SEQUENCE and not other.is_done:
-                    return ("it may be in the log of the topic of that name that was deleted, and in the new one it "
-                            "would overtake records before it, which wait for another epoch")
-        return None
-
-    def is_known_to(self, batch: ProducerBatch) -> bool:
-        """Whether the broker certainly knew us when a batch was sent first: what stands before that was stored lately.
-
-        The batch has numbers, and was not stored by what was heard so far.
-        """
-        return (self.last_acked_sequence != NO_SEQUENCE and is_earlier(self.last_acked_sequence, batch.base_sequence)
-                and batch.topic_id == self._known_topic_id
-                and batch.first_sent_ms is not None and batch.first_sent_ms < self.known_until_ms)
 
     # Epochs.
 
@@ -434,8 +347,8 @@ class PartitionSequence:
                 if batch.state in WAITING and not batch.may_be_in_log and self._is_behind_hole(batch):
                     self._step_aside(batch)
         if self._oldest() is None and self.state is not _BUMP_DUE:
-            is_whole = (self.last_acked_sequence != NO_SEQUENCE
-                        and increment_sequence(self.last_acked_sequence, 1) == self.next_sequence)
+            last = self.memory.last_acked_sequence
+            is_whole = last != NO_SEQUENCE and increment_sequence(last, 1) == self.next_sequence
             self._move(SequenceEvent.WHOLE if is_whole else SequenceEvent.BROKEN)
             self._hole = NO_SEQUENCE
             self._has_doubt &= not is_whole
@@ -449,7 +362,7 @@ class PartitionSequence:
         self._hole = NO_SEQUENCE
         self._has_doubt = False
         self.next_sequence = 0
-        self.last_acked_sequence = NO_SEQUENCE
+        self.memory.last_acked_sequence = NO_SEQUENCE
         self._move(SequenceEvent.BEGUN)
         self.owner = owner
 
@@ -459,7 +372,7 @@ class PartitionSequence:
             following = increment_sequence(batch.base_sequence, batch.record_count)
             if is_earlier(self.next_sequence, following):
                 self.next_sequence = following
-        self.known_until_ms = 0
+        self.memory.end_at(0)
         self._move(SequenceEvent.LOST_SIGHT)
         if not self.is_disturbed:  # what was noted for a move that did not come
             self._hole = NO_SEQUENCE
@@ -467,4 +380,4 @@ class PartitionSequence:
 
     def __repr__(self) -> str:
         return (f"<PartitionSequence {self.state.value} of {tuple(self.owner)}: next {self.next_sequence}, "
-                f"acknowledged {self.last_acked_sequence}>")
+                f"acknowledged {self.memory.last_acked_sequence}>")

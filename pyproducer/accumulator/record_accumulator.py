@@ -1,7 +1,7 @@
 """The hand-over between the callers and the sender thread: open batches per partition, bounded by buffer.memory.
 
 Road:    send() -> [RecordAccumulator] | Sender
-Thread:  append, append_rows, hurry_all: any caller. All else: the sender thread. Locks, in order: one
+Thread:  append, append_rows, begin_flush: any caller. All else: the sender thread. Locks, in order: one
          partition's, then the pool's; never two partitions at once.
 Source:  Java RecordAccumulator (4.1). Differs from Java: a batch stays in its partition's list until done, so what
          flush() waits for, what expires and what holds memory are the same batches; batch_state.py says where each is.
@@ -350,7 +350,7 @@ class RecordAccumulator:
             batch.result.end_linger = partial(self._end_linger, batch)
         return batch
 
-    def hurry_all(self) -> list[ProducerBatch]:
+    def begin_flush(self) -> list[ProducerBatch]:
         """Let no batch linger of those that are not done now, and return them; the futures of some may be told."""
         batches = self.batches()
         for batch in batches:
@@ -381,7 +381,7 @@ class RecordAccumulator:
                     last.seal()
         with self.waiting.lock:
             pass
-        self.hurry_all()
+        self.begin_flush()
 
     def on_forked(self) -> None:
         """In a child process: refuse records, and wake those who wait. What is in here is the parent's.
@@ -455,7 +455,7 @@ class RecordAccumulator:
             table = cluster.tables.get(topic)
             sequence = partition.sequence
             if first.may_be_in_log and sequence is not None:
-                may_go = sequence.may_go_again(first, now_ms, cluster)
+                may_go = sequence.memory.may_go_again(first, now_ms, cluster)
                 if may_go is False:
                     expired.append(first)
                     continue
@@ -597,7 +597,7 @@ class RecordAccumulator:
         self._let_parts_follow(batch)
         return batch.parts
 
-    def take_up(self, batch: ProducerBatch) -> bool:
+    def resume(self, batch: ProducerBatch) -> bool:
         """Go on with what was decided of a batch, after an exception ended that half way; False when nothing was."""
         if batch.state is BatchState.SPLIT:
             self._let_parts_follow(batch)
@@ -611,12 +611,13 @@ class RecordAccumulator:
         """Put the parts of a batch behind it, let the futures look there, let it go; each step may be done again."""
         partition = self._partitions[batch.topic_partition]
         with partition.lock:
-            self.pool.hand_down(batch, batch.parts, partition.batches)  # the shares of its parts sum to what it had
-        batch.hand_over()
+            # The shares of its parts sum to what it had.
+            self.pool.split_reservation(batch, batch.parts, partition.batches)
+        batch.move_futures()
         batch.story.is_told = True  # how it ended is told by its parts
         self.finish(batch)
 
-    def take_over(self, batch: ProducerBatch, records: Sequence[WaitingRecord]) -> None:
+    def append_waiting(self, batch: ProducerBatch, records: Sequence[WaitingRecord]) -> None:
         """Put a sealed batch of records that waited behind those of its partition, with the memory that they have."""
         topic_partition = batch.topic_partition
         partition = self._partitions.get(topic_partition) or self._create_partition(*topic_partition)
@@ -626,7 +627,7 @@ class RecordAccumulator:
                 last.seal()
             self.busy[partition] = None
             self._ledger.waited_outside(batch.story, self._clock.now_ms())
-            self.pool.hand_over(records, batch, partition.batches)
+            self.pool.move_reservations(records, batch, partition.batches)
 
     def on_suspended(self, slept_ms: int) -> None:
         """The machine slept for so long, and its clock with it: it is so much longer ago that batches were sent."""
@@ -705,7 +706,7 @@ class RecordAccumulator:
             self.waiting.resume()  # first: a batch tells the futures that look into it
         for batch in self.batches():
             if not (only_undrained and batch.is_in_flight):
-                self.take_up(batch)
+                self.resume(batch)
         for partition in list(self.busy):
             for batch in list(partition.batches):
                 if only_undrained and batch.is_in_flight:

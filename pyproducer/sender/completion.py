@@ -12,7 +12,8 @@ from typing import Any
 from uuid import UUID
 
 from pyproducer.accumulator.batch_state import BatchState, move
-from pyproducer.accumulator.partition_sequence import NO_OFFSET, REFUSALS, SequenceEvent
+from pyproducer.accumulator.broker_memory import NO_OFFSET
+from pyproducer.accumulator.partition_sequence import REFUSALS, SequenceEvent
 from pyproducer.accumulator.produce_result import own_copy
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.accumulator.record_accumulator import RecordAccumulator
@@ -128,7 +129,7 @@ class Completion:
                             f"delivery.timeout.ms is {self._delivery_timeout_ms}")
         if sequence is not None and not batch.has_reached_delivery_timeout(self._delivery_timeout_ms, now_ms):
             topic_id = self._metadata.cluster.table(batch.topic_partition.topic).topic_id
-            over = sequence.why_not_again(batch, now_ms, topic_id)
+            over = sequence.memory.why_not_again(batch, now_ms, topic_id)
         error = KafkaTimeoutError(
             f"{batch.record_count} record(s) for {batch.topic_partition} expired {_tried(batch)}: {over}"
             f"{self._why(batch, trouble)}",
@@ -325,7 +326,7 @@ class Completion:
 
     def recover(self, batch: ProducerBatch, now_ms: int, why: str = "a turn of the sender ended half way") -> None:
         """Bring a batch to where it goes on when no connection is left, and say `why` in its errors."""
-        if self._accumulator.take_up(batch):
+        if self._accumulator.resume(batch):
             return
         if batch.state is BatchState.DRAINED:
             move(batch, BatchState.RETRY)  # it never left
@@ -349,7 +350,7 @@ class Completion:
         sequence = self._accumulator.sequence_of(batch)
         if batch.parts_in_doubt:
             # The whole was not stored, for the broker took its numbers for a part.
-            if sequence is not None and sequence.is_known_to(batch):
+            if sequence is not None and sequence.memory.is_known_to(batch):
                 for part in batch.parts_in_doubt:
                     if part.first_sent_ms is None:
                         part.may_be_in_log = False

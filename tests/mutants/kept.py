@@ -35,8 +35,8 @@ KEPT: tuple[Kept, ...] = (
          "            elif not batch.is_done or batch.state is BatchState.LATE:\n                return batch",
          "            elif not batch.is_done:\n                return batch",
          "An epoch begins while a request of the partition is on the wire."),
-    Kept("refusal-proves-always", "accumulator/partition_sequence.py",
-         "and batch.first_sent_ms is not None and batch.first_sent_ms < self.known_until_ms)",
+    Kept("refusal-proves-always", "accumulator/broker_memory.py",
+         "and batch.first_sent_ms is not None and batch.first_sent_ms < self.until_ms)",
          "and batch.first_sent_ms is not None)",
          "A broker that may have forgotten us is believed that a batch is not there."),
     # What became of a record.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tests.simulation.museum import Edit
 
 PATCH = (
-    Edit("accumulator/partition_sequence.py", """
+    Edit("accumulator/broker_memory.py", """
         if code is ErrorCode.INVALID_PRODUCER_EPOCH:
             return f"the broker knows a later epoch of {me} than {batch.producer_epoch}, and looks at no numbers then"
 """, """

@@ -11,9 +11,9 @@ from __future__ import annotations
 from tests.simulation.museum import Edit
 
 PATCH = (
-    Edit("accumulator/partition_sequence.py", """
-        if state is _FLOWING and (now_ms >= self.known_until_ms or batch.leader_epoch != self._known_leader_epoch
+    Edit("accumulator/broker_memory.py", """
+        return (now_ms < self.until_ms and batch.leader_epoch == self._leader_epoch
 """, """
-        if state is _FLOWING and (batch.leader_epoch != self._known_leader_epoch
+        return (batch.leader_epoch == self._leader_epoch
 """),
 )

@@ -15,7 +15,7 @@ PATCH = (
         if code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or self._oldest() is batch:
 """, """
         if code is ErrorCode.UNKNOWN_PRODUCER_ID and self.undecided() == [batch]:
-            batch.base_sequence = self.last_acked_sequence = NO_SEQUENCE
+            batch.base_sequence = self.memory.last_acked_sequence = NO_SEQUENCE
             self.next_sequence = 0
             return
         if code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or self._oldest() is batch:

@@ -224,7 +224,7 @@ def test_ring_when_numbers_wrap_then_batches_on_their_way_stay_in_order() -> Non
     setup.store(batches[0])
     setup.store(batches[2])
     setup.store(batches[1])  # an answer of an older connection
-    assert (setup.sequence.last_acked_sequence, setup.sequence.next_sequence) == (3, 4)
+    assert (setup.sequence.memory.last_acked_sequence, setup.sequence.next_sequence) == (3, 4)
 
 
 def test_retry_when_it_is_not_the_oldest_on_its_way_then_it_waits(setup: Setup) -> None:
@@ -305,11 +305,11 @@ def test_first_batch_when_the_last_one_had_old_timestamps_then_it_goes_alone_eac
 def test_answer_when_it_is_of_an_older_batch_then_what_is_known_stays_that_of_the_newer(setup: Setup) -> None:
     first, second = setup.send(), setup.send()
     setup.store(second)
-    known_until_ms = setup.sequence.known_until_ms
+    until_ms = setup.sequence.memory.until_ms
     first.topic_id = OTHER_TOPIC
     setup.now_ms += 5
     setup.store(first)
-    assert setup.sequence.known_until_ms == known_until_ms
+    assert setup.sequence.memory.until_ms == until_ms
     setup.send()
     assert setup.can_send(setup.queue())
 

@@ -205,7 +205,7 @@ def test_numbers_when_a_doubt_was_settled_then_it_is_none_a_thousand_million_rec
     producer.turn()
     sequence = sequence_of(producer)  # whole, as the next turn with records will find
     sequence.next_sequence += 1_500_000_000
-    sequence.last_acked_sequence += 1_500_000_000
+    sequence.memory.last_acked_sequence += 1_500_000_000
     producer.append_told("c")
     producer.turn()
     producer.lose()
@@ -222,7 +222,7 @@ def test_numbers_when_old_timestamps_are_on_their_way_then_nothing_goes_behind_t
     """A batch with timestamps of two days ago is on its way; the next one goes behind it at once.
 
     The broker may forget the producer as soon as the first is stored (docs/decisions/producer_ids.md, 1): if it refuses
-    the second for a moment, the third is its first. `known_until_ms` is lowered by an acknowledgement only; what was
+    the second for a moment, the third is its first. `until_ms` is lowered by an acknowledgement only; what was
     numbered since is not looked at, and each acknowledged fresh batch of a mixed stream opens the window of five again.
     """
     producer = SteppedProducer(batch_size=1)
@@ -272,7 +272,7 @@ def test_numbers_when_the_records_were_deleted_then_unknown_producer_id_proves_n
 
 
 def test_numbers_when_a_turn_ends_while_a_split_batch_is_let_go_then_it_does_not_stay_in_the_list() -> None:
-    """`finish` moves to DONE first; ended before it takes the batch out, `take_up` finds neither SPLIT nor an outcome.
+    """`finish` moves to DONE first; ended before it takes the batch out, `resume` finds neither SPLIT nor an outcome.
 
     The batch stays in its partition's list until the producer ends, with its bytes (older than the change).
     """
