@@ -165,7 +165,7 @@ class BufferPool:
             if self._waiters:
                 self._ring_first()
 
-    def hand_down(self, giver: H, takers: Sequence[H], holders: list[H]) -> None:
+    def split_reservation(self, giver: H, takers: Sequence[H], holders: list[H]) -> None:
         """Put holders behind one that gives them what it has reserved, in its list; again is no error.
 
         Args:
@@ -182,7 +182,7 @@ class BufferPool:
             giver.reserved_bytes = 0
             self._end(more_bytes)
 
-    def hand_over(self, givers: Sequence[Holder], taker: H, takers: Holders[H]) -> None:
+    def move_reservations(self, givers: Sequence[Holder], taker: H, takers: Holders[H]) -> None:
         """Put a holder into a list; it takes over what others have, which then have nothing.
 
         Args:

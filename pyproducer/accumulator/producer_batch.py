@@ -255,7 +255,7 @@ class ProducerBatch:
         return self.complete(-1, NO_TIMESTAMP, error_for)
 
     def split(self, split_size_bytes: int) -> list[ProducerBatch]:
-        """Build smaller batches of the records of one that the broker found too large; see `hand_over`.
+        """Build smaller batches of the records of one that the broker found too large; see `move_futures`.
 
         Args:
             split_size_bytes: Bytes of a new batch, uncompressed. When that gives back a single batch, half is tried.
@@ -306,7 +306,7 @@ class ProducerBatch:
             batch.parts_in_doubt = in_doubt
         return batches
 
-    def hand_over(self) -> None:
+    def move_futures(self) -> None:
         """Let the futures look into `parts`, which follow this batch in the list.
 
         Again, after an exception half way, is no error.

@@ -42,7 +42,7 @@ from pyproducer.producer.async_transaction_block import AsyncTransactionBlock
 from pyproducer.producer.config import CONFIG_TABLE
 from pyproducer.producer.config.producer_config import file_props
 from pyproducer.producer.do_send import Postponed
-from pyproducer.producer.kafka_producer import K, KafkaProducer, V, flush_timed_out, hurry_all
+from pyproducer.producer.kafka_producer import K, KafkaProducer, V, begin_flush, flush_timed_out
 from pyproducer.producer.live_view import PartitionState
 from pyproducer.producer.metrics import ProducerMetrics
 from pyproducer.producer.mistakes import no_attribute, not_settings, takes_no_timeout
@@ -182,7 +182,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
             raise self._foreign(more, foreign)
         sent: Any = self._send_at_once(topic, value, key, partition, timestamp, headers, on_completion)
         if sent is None:
-            sent = self._hand_over(topic, value, key, partition, timestamp, headers, on_completion)
+            sent = self._send_record(topic, value, key, partition, timestamp, headers, on_completion)
         future = sent
         if type(sent) is Postponed:
             future = await self._lines.send(
@@ -214,7 +214,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
                         on_completion: Any) -> FutureRecordMetadata:
         """Go on with send_nowait() where it is not plain: `sent` is None, or a Postponed where there was no memory."""
         if sent is None:
-            sent = self._hand_over(topic, value, key, partition, timestamp, headers, on_completion)
+            sent = self._send_record(topic, value, key, partition, timestamp, headers, on_completion)
         if type(sent) is not Postponed:
             return sent  # type: ignore[no-any-return]
         error = BufferExhaustedError(str(sent.why) if sent.why is not None else (
@@ -227,8 +227,8 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         finally:
             del error  # else it and this frame hold each other, and what the record was, until the collector comes
 
-    def _hand_over(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any,
-                   on_completion: Any) -> Any:
+    def _send_record(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any,
+                     on_completion: Any) -> Any:
         """Hand over a record that is not plain, or a first one.
 
         Returns:
@@ -277,7 +277,7 @@ class AsyncKafkaProducer(AsyncProducerBase, Generic[K, V]):
         deadline_ms = life.begin_wait("flush()", timeout, is_awaited=True)
         began_ms = clock.now_ms()
         try:
-            period, results = life.calls.run("flush()", hurry_all, runtime)
+            period, results = life.calls.run("flush()", begin_flush, runtime)
             while results:
                 result = results.pop()
                 if not result.is_told and not await self._until(

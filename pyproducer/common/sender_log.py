@@ -148,7 +148,7 @@ class SenderLog:
         elif owner.role.caller == get_ident():
             _kept.setdefault(get_ident(), []).append(line)
         elif _waiting or not _write_at_once(line):
-            _hand_over(line)
+            _write_later(line)
 
 
 def sender_log(name: str) -> SenderLog:
@@ -219,7 +219,7 @@ def _is_one_of(kind: type, plain: set[type]) -> bool:
 
 # By a thread.
 
-def _hand_over(line: _Line) -> None:
+def _write_later(line: _Line) -> None:
     global _left_out
     if len(_waiting) >= MOST_LINES:
         _left_out += 1

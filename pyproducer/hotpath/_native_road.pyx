@@ -330,8 +330,8 @@ cdef class Road:
             value_bytes = plain_bytes(value, self.value_form)
             if key_bytes is NotImplemented or value_bytes is NotImplemented:
                 key_bytes, value_bytes, headers = self.upcalls.serialize(topic, headers, key, value)
-            return self.hand_over(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
-                                  on_completion)
+            return self.send_serialized(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
+                                        on_completion)
         except Exception as error:
             return self.upcalls.failed(error, topic, partition, on_completion)
 
@@ -361,8 +361,8 @@ cdef class Road:
                 self.known[place] = sign
         return True
 
-    cdef object hand_over(self, topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
-                          on_completion):
+    cdef object send_serialized(self, topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
+                                on_completion):
         cdef Route route
         cdef PyObject *found
         cdef Py_ssize_t index, size, headers_bound = 0

@@ -265,8 +265,8 @@ class Road:
                 key_bytes, value_bytes = key, value
             else:
                 key_bytes, value_bytes, headers = upcalls.serialize(topic, headers, key, value)
-            return self._hand_over(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
-                                   on_completion)
+            return self._send_serialized(topic, partition, timestamp, key, key_bytes, value, value_bytes, headers,
+                                         on_completion)
         except Exception as error:
             return upcalls.failed(error, topic, partition, on_completion)
 
@@ -288,8 +288,9 @@ class Road:
             self._known[id(owner), given_count] = owner
         return True
 
-    def _hand_over(self, topic: str, partition: int | None, timestamp: int | None, key: Any, key_bytes: bytes | None,
-                   value: Any, value_bytes: bytes | None, headers: tuple[Any, ...], on_completion: Any) -> Any:
+    def _send_serialized(self, topic: str, partition: int | None, timestamp: int | None, key: Any,
+                         key_bytes: bytes | None, value: Any, value_bytes: bytes | None, headers: tuple[Any, ...],
+                         on_completion: Any) -> Any:
         upcalls = self._upcalls
         if timestamp is None:
             timestamp = time.time_ns() // 1_000_000 if self._timestamp_ms is None else self._timestamp_ms()

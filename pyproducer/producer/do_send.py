@@ -95,7 +95,7 @@ class Postponed:
             Exception: It cannot be handed over, whatever there is. Not sent.
         """
         try:
-            return self._sender.hand_over(self._record, max_block_ms, place=place)
+            return self._sender.enqueue(self._record, max_block_ms, place=place)
         except LoopWaitError as why:
             self.why = why
             return None
@@ -335,8 +335,8 @@ class RecordSender:
                     value: Any, value_bytes: bytes | None, headers: tuple[Any, ...],
                     on_completion: OnCompletion | None, size_bytes: int) -> FutureRecordMetadata:
         """Hand a record over whose topic, or partition, the road does not know."""
-        return self._hand_over_or_postpone(SerializedRecord(topic, partition, timestamp, key, key_bytes, value,
-                                                            value_bytes, headers, on_completion, size_bytes))
+        return self._enqueue_or_postpone(SerializedRecord(topic, partition, timestamp, key, key_bytes, value,
+                                                          value_bytes, headers, on_completion, size_bytes))
 
     def choose(self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None) -> int:
         """Ask the partitioner, see `Partitioning.choose`; below 0 where the topic is not known any more."""
@@ -350,7 +350,7 @@ class RecordSender:
                headers: tuple[Any, ...], on_completion: OnCompletion | None, size_bytes: int) -> FutureRecordMetadata:
         """Append a record, and tell the road which batch takes the next ones."""
         try:
-            return self._hand_over_or_postpone(SerializedRecord(
+            return self._enqueue_or_postpone(SerializedRecord(
                 topic, partition, timestamp, key_bytes, key_bytes, value_bytes, value_bytes, headers, on_completion,
                 size_bytes))
         except _TOLD_BY_THE_FUTURE as error:
@@ -420,9 +420,9 @@ class RecordSender:
             telling.on_send_error(topic_partition, error)
         return topic_partition
 
-    def _hand_over_or_postpone(self, record: SerializedRecord) -> FutureRecordMetadata:
+    def _enqueue_or_postpone(self, record: SerializedRecord) -> FutureRecordMetadata:
         try:
-            return self.hand_over(record)
+            return self.enqueue(record)
         except LoopWaitError as why:
             # A future is what the road promises; who sends from a loop, aio/, knows of this, too.
             return cast(FutureRecordMetadata, Postponed(self, record, why))
@@ -443,7 +443,7 @@ class RecordSender:
 
     # What those ask who send many rows, too.
 
-    def hand_over(self, record: SerializedRecord, max_block_ms: int | None = None,
+    def enqueue(self, record: SerializedRecord, max_block_ms: int | None = None,
                   choose: Choose | None = None, place: Place | None = None) -> FutureRecordMetadata:
         """Put one serialized record into a batch, or into the waiting room where its partition is not known.
 

@@ -667,7 +667,7 @@ class KafkaProducer(ProducerBase, Generic[K, V]):
             ("on their way", f"{runtime.accumulator.incomplete_record_count():,}")])
 
 
-def hurry_all(runtime: ProducerRuntime) -> tuple[Period, list[ProduceRequestResult]]:
+def begin_flush(runtime: ProducerRuntime) -> tuple[Period, list[ProduceRequestResult]]:
     """Have all sent that was handed over; return the period that it is of, and the outcomes to wait for.
 
     Those are all when their successors are, too.
@@ -675,7 +675,7 @@ def hurry_all(runtime: ProducerRuntime) -> tuple[Period, list[ProduceRequestResu
     period = runtime.life.tally.period
     # In this order: a record that leaves the waiting room meanwhile has its batch's outcome as a successor.
     results = runtime.accumulator.waiting.outcomes()
-    results.extend(batch.result for batch in runtime.accumulator.hurry_all())
+    results.extend(batch.result for batch in runtime.accumulator.begin_flush())
     runtime.wire.wakeup()
     return period, results
 
@@ -692,7 +692,7 @@ def flush_timed_out(runtime: ProducerRuntime, timeout: float | None) -> KafkaTim
 
 def _await_all(runtime: ProducerRuntime, timeout: float | None, deadline_ms: int | None) -> Period:
     """Wait until all is done that was handed over; return the period that it is of."""
-    period, results = hurry_all(runtime)
+    period, results = begin_flush(runtime)
     while results:
         result = results.pop()
         if not result.wait(deadline_ms):

@@ -168,7 +168,7 @@ class BatchSender:
             absent = {partition for partition in set(places[first:end])
                       if partition not in table.by_index or room.is_waiting(topic, partition)}
         waiting = [row for row in range(first, end) if places[row] in absent] if absent else []
-        stopped = self._hand_over(topic, chunk, columns, waiting, future, deadline_ms)
+        stopped = self._enqueue_rows(topic, chunk, columns, waiting, future, deadline_ms)
         order, starts = sort_rows(places, first, chunk.row_count, table.count)
         rows = BatchRows(future, chunk, columns.timestamps, order, self._batch_bytes(len(table.in_order)))
         if stopped is not None:
@@ -183,8 +183,8 @@ class BatchSender:
         future.on_refused(refused, why)
         return False
 
-    def _hand_over(self, topic: str, chunk: ColumnChunk, columns: Columns, waiting: list[int], future: BatchFuture,
-                   deadline_ms: int) -> tuple[KafkaError, array[int]] | None:
+    def _enqueue_rows(self, topic: str, chunk: ColumnChunk, columns: Columns, waiting: list[int], future: BatchFuture,
+                      deadline_ms: int) -> tuple[KafkaError, array[int]] | None:
         """Hand rows over one by one whose partition is not known; one that may not wait fails alone.
 
         Returns:
@@ -193,7 +193,7 @@ class BatchSender:
         sender = self._record_sender
         for position, (row, record) in enumerate(_records(topic, chunk, columns, waiting, future)):
             try:
-                sender.hand_over(record, self._left_ms(deadline_ms))
+                sender.enqueue(record, self._left_ms(deadline_ms))
             except REFUSES_THE_REST as error:
                 return error, array("i", waiting[position:])
             except (KafkaTimeoutError, ApiError, AuthenticationError) as error:

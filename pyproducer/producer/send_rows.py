@@ -1,6 +1,6 @@
 """send_batch row by row: where serializers, interceptors or another partitioner must see each record.
 
-Road:    send_batch() -> [rows] -> RecordSender.hand_over
+Road:    send_batch() -> [rows] -> RecordSender.enqueue
 Thread:  any caller.
 Source:  ours. Differs from send() in a loop: every row is serialized and checked before the first one is handed over.
 """
@@ -95,8 +95,8 @@ def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers:
         # What is caught is what the road itself raises: any other exception comes from outside, as an alarm does, and
         # a row that was handed over must not be told a second time.
         try:
-            outcome = _hand_over(sender, prepared, clock, created, deadline_ms, within,
-                                 partial(places.__setitem__, row))
+            outcome = _enqueue(sender, prepared, clock, created, deadline_ms, within,
+                               partial(places.__setitem__, row))
             partition = outcome.topic_partition.partition
             if partition != UNKNOWN_PARTITION:
                 places[row] = partition
@@ -129,8 +129,8 @@ def _serialize(sender: RecordSender, records: Sequence[ProducerRecord], future: 
     return rows
 
 
-def _hand_over(sender: RecordSender, row: _Row, clock: Clock, created: int, deadline_ms: int,
-               within: OpenTransaction | None, on_chosen: Callable[[int], None]) -> ProduceRequestResult:
+def _enqueue(sender: RecordSender, row: _Row, clock: Clock, created: int, deadline_ms: int,
+             within: OpenTransaction | None, on_chosen: Callable[[int], None]) -> ProduceRequestResult:
     """Hand a row over; return the outcome of the batch that it is in, or of the row alone while it waits for one."""
     record = row.record
 
@@ -139,7 +139,7 @@ def _hand_over(sender: RecordSender, row: _Row, clock: Clock, created: int, dead
         on_chosen(partition)
         return partition
 
-    future = sender.hand_over(SerializedRecord(
+    future = sender.enqueue(SerializedRecord(
         record.topic, record.partition, created if record.timestamp is None else record.timestamp, record.key,
         row.key_bytes, record.value, row.value_bytes, row.headers, row.on_completion, row.size_bytes, within),
         _left_ms(clock, deadline_ms), choose)

@@ -388,7 +388,7 @@ class WaitingRoom:
                 self._on_append(queue.topic, partition, record.size_bytes, cluster,
                                 size_bytes >= self._batch_size_bytes)
         for partition, records in batches:
-            self._accumulator.take_over(self._batch_of(TopicPartition(queue.topic, partition), records), records)
+            self._accumulator.append_waiting(self._batch_of(TopicPartition(queue.topic, partition), records), records)
         while queue.records and queue.records[0].is_moved:
             self._waiting.let_go(queue, queue.records[0])
 

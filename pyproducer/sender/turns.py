@@ -178,7 +178,7 @@ class SenderTurns:
             if batch.state is BatchState.LATE:
                 batch.resume()  # a request reads its bytes: it is let go when that ends
             else:
-                self._accumulator.take_up(batch)
+                self._accumulator.resume(batch)
 
     def _may_stand_aside(self) -> bool:
         return (self._life.is_open and not self._accumulator.has_incomplete() and not self._accumulator.is_closed

@@ -133,7 +133,7 @@ class _Sender(RecordSender):
         record = self.interceptors.on_send(record)
         return record, Acknowledgement(_Told(self.interceptors, record), on_completion)
 
-    def hand_over(self, record: SerializedRecord, max_block_ms: int | None = None,
+    def enqueue(self, record: SerializedRecord, max_block_ms: int | None = None,
                   choose: Any = None, place: Any = None) -> FutureRecordMetadata:
         """Keep a record where a batch would take it."""
         topic, partition, cluster = record.topic, record.partition, self._metadata.cluster

@@ -172,7 +172,7 @@ class Road:
                 batch.fail(lambda index, number=number: ApiError(f"{number}-{index}", code=2))
             elif number == 1:
                 batch.parts = batch.split(150)
-                batch.hand_over()
+                batch.move_futures()
                 for part_number, part in enumerate(batch.parts):
                     part.complete(5000 * (part_number + 1), 17 if part_number % 2 else -1)
             else:

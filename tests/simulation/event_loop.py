@@ -121,8 +121,8 @@ class NotingProducer(AsyncKafkaProducer[Any, Any]):
     def _send_at_once(self, *arguments: Any) -> Any:
         return _noted(super()._send_at_once(*arguments))
 
-    def _hand_over(self, *arguments: Any) -> Any:
-        return _noted(super()._hand_over(*arguments))
+    def _send_record(self, *arguments: Any) -> Any:
+        return _noted(super()._send_record(*arguments))
 
 
 def _noted(sent: Any) -> Any:

@@ -61,7 +61,7 @@ def test_result_when_rows_are_not_handed_over_yet_then_it_is_not_done() -> None:
     assert future.done()
 
 
-def test_result_when_a_call_has_no_rows_then_it_is_done_at_hand_over() -> None:
+def test_result_when_a_call_has_no_rows_then_it_is_done_at_once() -> None:
     future = future_of(0)
     assert not future.done()
     future.on_handed_over()

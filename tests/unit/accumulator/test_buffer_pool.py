@@ -327,7 +327,7 @@ def test_memory_when_it_comes_back_before_the_caller_has_his_place_then_he_does_
 @pytest.mark.parametrize(("step", "left_bytes"), [
     (lambda pool: pool.deallocate(10), 70), (lambda pool: pool.allocate(5, 0), 55),
     (lambda pool: pool.extend(pool.held[0], 5), 55),
-    (lambda pool: pool.hand_down(pool.held[0], [Held(6), Held(4)], pool.held), 60)],
+    (lambda pool: pool.split_reservation(pool.held[0], [Held(6), Held(4)], pool.held), 60)],
     ids=["release", "charge", "extend", "hand down"])
 def test_step_when_a_caller_was_interrupted_while_he_was_charged_then_his_batch_is_counted(
         step: Callable[[Pool], object], left_bytes: int) -> None:

@@ -35,11 +35,11 @@ class Lists:
         return holder
 
 
-def test_hand_over_when_a_holder_takes_what_others_have_then_as_much_is_held() -> None:
+def test_move_reservations_when_a_holder_takes_what_others_have_then_as_much_is_held() -> None:
     lists = Lists()
     givers = [lists.charge(100), lists.charge(50)]
     batch = Holder(150)
-    lists.pool.hand_over(givers, batch, lists.outside)
+    lists.pool.move_reservations(givers, batch, lists.outside)
     assert (lists.pool.available_bytes, lists.outside) == (850, [batch])
     assert [giver.reserved_bytes for giver in givers] == [0, 0]
     lists.pool.take_out(lists.inside[0], lists.inside)
@@ -51,7 +51,7 @@ def test_hand_over_when_a_holder_takes_what_others_have_then_as_much_is_held() -
 @pytest.mark.parametrize(("step", "available"), [
     (lambda lists: lists.pool.release(lists.inside[0], lists.inside), 950),
     (lambda lists: lists.charge(10), 840),
-    (lambda lists: lists.pool.hand_over([lists.inside[0]], Holder(100), lists.outside), 850),
+    (lambda lists: lists.pool.move_reservations([lists.inside[0]], Holder(100), lists.outside), 850),
     (lambda lists: lists.pool.rearrange(lists.inside.popleft), 950)],
     ids=["release", "charge", "hand over", "rearrange"])
 def test_step_when_a_caller_was_interrupted_while_he_was_charged_then_his_holder_is_counted(
@@ -94,7 +94,7 @@ class Torn(deque[Any]):
 
 
 @pytest.mark.parametrize("is_after", [False, True])
-@pytest.mark.parametrize("step", ["charge", "release", "hand_over", "rearrange"])
+@pytest.mark.parametrize("step", ["charge", "release", "move_reservations", "rearrange"])
 def test_step_when_interrupted_then_it_counts_what_the_lists_hold(step: str, *, is_after: bool) -> None:
     lists = Lists()
     lists.inside = torn = Torn(is_after)
@@ -104,7 +104,7 @@ def test_step_when_interrupted_then_it_counts_what_the_lists_hold(step: str, *, 
     torn.is_armed = outside.is_armed = True
     pool = lists.pool
     steps = {"charge": lambda: lists.charge(60), "release": lambda: pool.release(holder, torn),
-             "hand_over": lambda: pool.hand_over([holder], Holder(100), outside),
+             "move_reservations": lambda: pool.move_reservations([holder], Holder(100), outside),
              "rearrange": lambda: pool.rearrange(lambda: (outside.append(holder), torn.remove(holder)))}
     with pytest.raises(KeyboardInterrupt):
         steps[step]()
@@ -136,8 +136,9 @@ class Handler:
 STEPS: dict[str, Callable[[Lists, list[Holder]], object]] = {
     "charge": lambda lists, _: lists.charge(60),
     "release": lambda lists, holders: lists.pool.release(holders[0], lists.inside),
-    "hand_over": lambda lists, holders: lists.pool.hand_over(holders, Holder(50), lists.outside),
-    "hand_down": lambda lists, _: lists.pool.hand_down(lists.outside[0], [Holder(30), Holder(10)], lists.outside),
+    "move_reservations": lambda lists, holders: lists.pool.move_reservations(holders, Holder(50), lists.outside),
+    "split_reservation": lambda lists, _: lists.pool.split_reservation(
+        lists.outside[0], [Holder(30), Holder(10)], lists.outside),
     "take_out": lambda lists, holders: lists.pool.take_out(holders[0], lists.inside),
     "rearrange": lambda lists, _: lists.pool.rearrange(lists.inside.popleft),
     "look": lambda lists, _: lists.pool.available_bytes,
@@ -157,7 +158,7 @@ def test_memory_when_a_handler_looks_before_any_line_of_a_step_then_it_is_right_
         holders = [lists.charge(20), lists.charge(30)]
         assert lists.pool.charge(Holder(40), lists.outside)
         if step == "take_out":  # of one that has nothing any more
-            lists.pool.hand_over(holders[:1], Holder(20), lists.outside)
+            lists.pool.move_reservations(holders[:1], Holder(20), lists.outside)
         lists.pool._is_dirty = is_dirty  # as where a caller was interrupted in the middle of a charge
 
         def handle(pool: BufferPool = lists.pool) -> None:

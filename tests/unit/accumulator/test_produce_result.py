@@ -343,7 +343,7 @@ def test_split_moves_the_futures_and_a_waiter_sees_the_new_outcome():
     are_in_doubt = [part.may_be_in_log for part in parts]
     assert not futures[0].done()
     for _ in range(2):
-        batch.hand_over()
+        batch.move_futures()
     assert len(parts) > 2
     assert sum(part.record_count for part in parts) == 20
     shares = [part.reserved_bytes for part in parts]

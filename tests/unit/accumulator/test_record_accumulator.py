@@ -118,7 +118,7 @@ def test_ready_when_a_batch_is_full_or_flushed_or_closed_does_not_wait():
     other = Setup()
     other.append(partition=1)
     assert not other.accumulator.ready(cluster(), 0).ready_nodes
-    other.accumulator.hurry_all()
+    other.accumulator.begin_flush()
     assert list(other.accumulator.ready(cluster(), 0).ready_nodes) == [1]
     other = Setup()
     other.append(partition=1)
@@ -430,10 +430,10 @@ def test_close_when_a_caller_waits_for_memory_then_it_raises_there():
     assert setup.accumulator.incomplete_record_count() == 1
 
 
-def test_hurry_all_when_a_flush_waits_then_what_was_accepted_does_not_linger_and_what_comes_later_does():
+def test_begin_flush_when_a_flush_waits_then_what_was_accepted_does_not_linger_and_what_comes_later_does():
     setup = Setup()
     future = setup.append().future
-    assert [batch.topic_partition.partition for batch in setup.accumulator.hurry_all()] == [0]
+    assert [batch.topic_partition.partition for batch in setup.accumulator.begin_flush()] == [0]
     setup.append(partition=1)
     assert list(setup.accumulator.ready(cluster(), 0).ready_nodes) == [0]
     assert not future.done()
@@ -491,7 +491,7 @@ def test_ready_when_a_flush_runs_then_a_batch_in_backoff_still_waits():
     setup = Setup()
     setup.append()
     setup.accumulator.reenqueue(setup.drain()[0][0], 0)
-    setup.accumulator.hurry_all()
+    setup.accumulator.begin_flush()
     assert setup.accumulator.ready(cluster(), 99).ready_nodes == {}
     assert list(setup.accumulator.ready(cluster(), 100).ready_nodes) == [0]
 

@@ -897,9 +897,9 @@ class Failing:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, producer: SteppedProducer, at: int) -> None:
         self.left = at
         waiting, memory = producer.accumulator.waiting, producer.pool
-        for owner, name in ((producer.accumulator, "take_over"), (waiting, "let_go"), (memory, "hand_over"),
-                            (memory, "take_out"), (waiting, "move_to"), (memory, "release"),
-                            (waiting, "remove_if_empty"), (memory, "rearrange")):
+        for owner, name in ((producer.accumulator, "append_waiting"), (waiting, "let_go"),
+                            (memory, "move_reservations"), (memory, "take_out"), (waiting, "move_to"),
+                            (memory, "release"), (waiting, "remove_if_empty"), (memory, "rearrange")):
             monkeypatch.setattr(owner, name, self._failing(getattr(owner, name)))
 
     def _failing(self, real: Any) -> Any:
@@ -962,16 +962,16 @@ def test_turn_when_it_ends_between_the_list_and_the_charges_then_records_are_sto
     futures = [producer.enter(b"%d" % number, partition=0) for number in range(3)]
     producer.tell(1)
     memory = producer.pool
-    hand_over = memory.hand_over
+    move_reservations = memory.move_reservations
 
     def ended_half_way(givers: Any, taker: Any, takers: Any) -> None:
-        monkeypatch.setattr(memory, "hand_over", hand_over)
+        monkeypatch.setattr(memory, "move_reservations", move_reservations)
         memory._is_dirty = True
         takers.append(taker)
         givers[0].reserved_bytes = 0
         raise MemoryError
 
-    monkeypatch.setattr(memory, "hand_over", ended_half_way)
+    monkeypatch.setattr(memory, "move_reservations", ended_half_way)
     with pytest.raises(MemoryError):
         producer.turn()
     assert producer.pool.available_bytes < producer.pool.total_bytes, "somebody counts now"

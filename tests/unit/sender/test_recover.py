@@ -432,7 +432,7 @@ def test_codec_when_it_fails_for_a_part_of_a_split_batch_then_that_goes_by_its_n
 
 SPLITTING = pytest.mark.parametrize(("part", "method", "call"), [
     (ProducerBatch, "split", 1), (accumulator_module, "move", 1), (accumulator_module, "move", 2),
-    (ProducerBatch, "hand_over", 1), (producer_batch_module, "move_future", 4)])
+    (ProducerBatch, "move_futures", 1), (producer_batch_module, "move_future", 4)])
 
 
 @SPLITTING
