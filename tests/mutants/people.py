@@ -70,7 +70,9 @@ class Package:
 
     def _add_class(self, node: ast.ClassDef) -> None:
         # Of two classes of one name those of both: in compat/ another client's KafkaError is no exception.
-        self.bases[node.name] = (*self.bases.get(node.name, ()), *(ast.unparse(base) for base in node.bases))
+        # One that is made of another module's class of its name is no base of itself.
+        above = [base for base in map(ast.unparse, node.bases) if base.rpartition(".")[2] != node.name]
+        self.bases[node.name] = (*self.bases.get(node.name, ()), *above)
         if any(base.endswith(("Enum", "Flag")) for base in self.bases[node.name]):
             self.members[node.name] = [target.id for statement in node.body if isinstance(statement, ast.Assign)
                                        for target in statement.targets if isinstance(target, ast.Name)]

@@ -14,7 +14,7 @@ import pytest
 from tests.mutants import equivalent, kept, native, report, score
 from tests.mutants.coverage_map import CoverageMap, Ran, distance
 from tests.mutants.generate import LINES_PER_MUTANT, MOST_OF_A_FUNCTION, Mutant, candidates, draw, target_files
-from tests.mutants.people import PEOPLES
+from tests.mutants.people import PEOPLES, Package
 from tests.mutants.run import EQUIVALENT as IS_EQUIVALENT
 from tests.mutants.run import HUNG, KILLED, NOT_COVERED, SURVIVED, Doubter, Runner, Verdict, Worker
 from tests.simulation.museum import Edit, Exhibit, plant
@@ -113,6 +113,11 @@ def act(self, row):
     }
     assert not any("words" in old or "there and back" in new for _, old, new in found - {
         ("drop-keyword", 'where="there and back", ', "")})
+
+
+def test_class_when_it_is_made_of_another_one_of_its_name_then_it_is_no_base_of_itself() -> None:
+    package = Package([ast.parse("class Lost(errors.Lost, OSError): ...\nclass Future(native.Future): ...")])
+    assert [package.is_error(name) for name in ("Lost", "Future")] == [True, False]
 
 
 def test_candidates_leave_alone_what_tests_are_not_asked_to_notice() -> None:
