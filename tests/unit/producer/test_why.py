@@ -9,7 +9,7 @@ import pytest
 
 from pyproducer import Why
 from pyproducer.hotpath import COLUMNS
-from pyproducer.observe.why import Material, Piece, Setting, explain
+from pyproducer.observe.why import LEAST_MS, Material, Piece, Setting, explain
 from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
 from tests.unit.producer.facade import NOT_ENOUGH_REPLICAS, NOT_LEADER, Facades
@@ -117,6 +117,18 @@ def test_why_when_errors_are_of_long_ago_or_of_other_partitions_then_they_are_no
             f"errors: {errors}; look at the brokers"], why
     assert facade.producer.metrics().retries == {
         "NOT_LEADER_OR_FOLLOWER": 12, "NOT_ENOUGH_REPLICAS": 1, "LEADER_NOT_AVAILABLE": 1}
+
+
+def test_why_when_no_cause_takes_long_or_a_quarter_of_the_time_then_nothing_stands_out() -> None:
+    columns = {**dict.fromkeys(COLUMNS, 0), "wire_ms": 3, "floor_ms": 1}
+    short = Piece(990, "t", 0, {**columns, "memory_ms": LEAST_MS - 1})
+    even = Piece(990, "t", 0, {**columns, "wire_ms": 6 * LEAST_MS, "floor_ms": LEAST_MS, "busy_ms": LEAST_MS,
+                               "linger_ms": LEAST_MS, "memory_ms": LEAST_MS, "codec_us": 1000 * LEAST_MS,
+                               "retry_ms": LEAST_MS, "tell_ms": 0})
+    most = Piece(990, "t", 0, {**columns, "memory_ms": LEAST_MS})
+    said = [explain(material(pieces=(piece,) * 5)) for piece in (short, even, most)]
+    assert [[finding.cause for finding in why.findings] for why in said] == [[], ["broker"], ["memory"]]
+    assert "  Nothing stands out." in said[0].text
 
 
 def test_why_when_an_answer_takes_long_then_the_way_is_named_with_the_broker() -> None:
