@@ -183,12 +183,12 @@ class TwoPhase:
                  for index, outcome in written.items() if outcome.prepared is not None]
         last = plan.last
         if last is not None and batch_id == last.batch_id:
+            again = set(written) - plan.lost
+            if again:
+                raise RefusedBatchError(
+                    f"batch {batch_id} of exactly.once.id {self._prefix!r} was decided, and tasks {sorted(again)} have "
+                    "written rows again, though Work.is_done or by another plan. Nothing of this attempt is visible")
             if not plan.lost:
-                if written:
-                    raise RefusedBatchError(
-                        f"batch {batch_id} of exactly.once.id {self._prefix!r} was decided, and tasks "
-                        f"{sorted(written)} have written rows again, though Work.is_done or by another plan. Nothing "
-                        "of this attempt is visible")
                 _ensure_written(plan, last, RowsDigest.of_all(outcome.digest for outcome in outcomes),
                                 is_same_query=bool(query_id and last.query_id))
                 return last  # without tasks: it was decided, and plan() has finished it

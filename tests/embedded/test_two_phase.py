@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -542,6 +543,25 @@ def test_commit_when_tasks_wrote_a_batch_that_is_decided_then_it_is_there_once(s
     with pytest.raises(RefusedBatchError, match=r"was decided, and tasks \[0, 1\] have written rows again"):
         driver.commit(plan, 0, outcomes)
     query.done = 0
+    query.run(1)
+    query.check()
+
+
+def test_commit_when_a_task_wrote_though_only_others_are_lost_then_its_rows_are_there_once(
+        broker: EmbeddedBroker, start: StartQuery) -> None:
+    """They were committed beside those of the first attempt: it was looked at only where no task's rows are lost."""
+    query = start()
+    query.run(0, dies_at=ONE_IS_COMMITTED)
+    broker.clock.advance(minutes=16)
+    query._producer = None
+    driver = query.driver()
+    plan = driver.plan()
+    assert plan.lost == {1, 2}
+    outcomes = [query.task(replace(plan, lost=frozenset(range(3))), task, 0) for task in range(3)]
+    with pytest.raises(RefusedBatchError, match=r"was decided, and tasks \[0\] have written rows again"):
+        driver.commit(plan, 0, outcomes)
+    with suppress(UnfinishedError):  # task 0 has fenced itself, and its commit is not acknowledged once more
+        query.run(0)
     query.run(1)
     query.check()
 
