@@ -72,8 +72,8 @@ class RowsDigest(NamedTuple):
         row_count = checksum = 0
         for digest in digests:
             row_count += digest.row_count
-            checksum ^= digest.checksum
-        return cls(row_count, checksum)
+            checksum += digest.checksum  # XOR would make nothing of two equal ones
+        return cls(row_count, checksum % 2**32)
 
 
 NO_ROWS = RowsDigest()
