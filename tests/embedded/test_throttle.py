@@ -11,7 +11,7 @@ from pyproducer.broker import EmbeddedBroker
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.record.batch_writer import build_batch
 from tests.support.patience import GIVE_UP_S
-from tests.support.raw_client import RawClient, metadata_body, produce_body, request_bytes
+from tests.support.raw_client import RawClient, fetch_body, fetched, metadata_body, produce_body, request_bytes
 
 StartBroker = Callable[..., EmbeddedBroker]
 both_kinds = pytest.mark.parametrize("separate_process", [False, True], ids=["in process", "separate process"])
@@ -107,6 +107,37 @@ def test_quota_of_produced_bytes(start_broker: StartBroker) -> None:
         throttle_ms = client.request(ApiKeys.PRODUCE, 9, produce_body("orders", 0, records))["throttle_time_ms"]
         assert throttle_ms == round((len(request) - 5000) * 1000 / 5000)
         assert throttle_of(client) == 0, "only Produce counts"
+
+
+@pytest.mark.parametrize("version", [4, 7, 12])
+def test_quota_of_fetched_bytes_when_it_is_used_up_then_nothing_is_fetched_until_it_is_not(
+        start_broker: StartBroker, version: int) -> None:
+    """As Apache Kafka answers (FetchContext.getThrottledResponse). Ours gave the records with a throttle time, and no
+    client of ours was ever seen with what Kafka gives."""
+    broker = start_broker(topics=["orders"], config={"quota.consumer.default": 1})
+    with connect(broker) as client:
+        client.request(ApiKeys.PRODUCE, 9, produce_body("orders", 0, BATCH))
+
+        def fetch() -> tuple[int, list[int]]:
+            answer = client.request(ApiKeys.FETCH, version, fetch_body(version, "orders", 0, 0))
+            return answer["throttle_time_ms"], [len(topic["partitions"][0]["records"]) for topic in answer["responses"]]
+
+        assert fetch() == (0, [len(BATCH)])
+        throttle_ms, found = fetch()
+        assert 0 < throttle_ms <= len(BATCH) * 1000
+        assert found == []
+        broker.clock.advance(ms=throttle_ms)
+        assert fetch() == (0, [len(BATCH)]), "what was not given is not counted"
+
+
+def test_fetch_when_a_test_throttles_it_then_it_is_answered_as_over_a_quota(start_broker: StartBroker) -> None:
+    broker = start_broker(topics=["orders"])
+    broker.faults.on("Fetch").throttle(1)
+    with connect(broker) as client:
+        client.request(ApiKeys.PRODUCE, 9, produce_body("orders", 0, BATCH))
+        answers = [client.request(ApiKeys.FETCH, 12, fetch_body(12, "orders", 0, 0)) for _ in range(2)]
+    assert (answers[0]["throttle_time_ms"], answers[0]["error_code"], answers[0]["responses"]) == (1, 0, [])
+    assert len(fetched(answers[1])["records"]) == len(BATCH)
 
 
 def test_a_throttled_connection_is_not_idle(start_broker: StartBroker) -> None:

@@ -3,7 +3,9 @@
 Road:    KafkaApis -> [quotas] -> throttled channel
 Thread:  handler threads; one lock.
 Source:  Java ClientQuotaManager, ClientRequestQuotaManager (4.1); KIP-219. Differs from Java: a bucket of one second in
-         place of eleven sampled windows, one quota for each client id, and requests are counted, not their CPU time.
+         place of eleven sampled windows, one quota for each client id, and requests are counted, not their CPU time. A
+         Fetch is throttled where its client was in debt before: in Java one is for its own bytes, too, and a batch that
+         is above the quota of all windows is never given.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from pyproducer.broker.apis.services import Answer
+from pyproducer.broker.apis.services import Answer, Outcome
 from pyproducer.broker.cluster.config import BrokerConfig
 from pyproducer.broker.cluster.timer import Timer
 from pyproducer.broker.network.request_channel import (
@@ -63,17 +65,24 @@ class ClientQuotas:
         self._clean_from = _MANY_BUCKETS
 
     def throttle_ms(self, request: Request, answer: Answer, now_ms: int) -> int:
-        """Count a request that is answered now; return how long its client is to be throttled, in ms."""
+        """Count a request that is answered now; return how long its client is to be throttled, in ms.
+
+        A Fetch that is throttled is not counted: see `throttled`.
+        """
         api_key = request.api_key
         if api_key in _EXEMPT:
             return 0
         client_id = request.header.client_id
         with self._lock:
+            if api_key is ApiKeys.FETCH and isinstance(answer, Mapping):
+                owed_ms = max(self._take(kind, client_id, 0, now_ms) for kind in ("requests", "fetch"))
+                if not owed_ms:
+                    self._take("requests", client_id, 1, now_ms)
+                    self._take("fetch", client_id, _fetched_bytes(answer), now_ms)
+                return owed_ms
             throttle_ms = self._take("requests", client_id, 1, now_ms)
             if api_key is ApiKeys.PRODUCE:
                 throttle_ms = max(throttle_ms, self._take("produce", client_id, request.size_bytes, now_ms))
-            elif api_key is ApiKeys.FETCH and isinstance(answer, Mapping):
-                throttle_ms = max(throttle_ms, self._take("fetch", client_id, _fetched_bytes(answer), now_ms))
         return throttle_ms
 
     def _take(self, what: str, client_id: str | None, amount: int, now_ms: int) -> int:
@@ -104,6 +113,15 @@ def start_throttling(channel: RequestChannel, timer: Timer, request: Request, th
     """Keep a connection muted for a time from now on; the response goes out meanwhile (KIP-219)."""
     channel.send_response(StartThrottlingResponse(request))
     timer.schedule(throttle_ms, lambda: channel.send_response(EndThrottlingResponse(request)))
+
+
+def throttled(request: Request, answer: Answer, throttle_ms: int) -> Answer:
+    """Return an answer as a client gets it that is throttled; a Fetch is answered with nothing, not even an error."""
+    if isinstance(answer, Outcome) or not throttle_ms:
+        return answer
+    if request.api_key is ApiKeys.FETCH:  # Java FetchContext.getThrottledResponse
+        return {"throttle_time_ms": throttle_ms, "error_code": 0, "responses": []}
+    return {**answer, "throttle_time_ms": throttle_ms}
 
 
 def _fetched_bytes(answer: Mapping[str, Any]) -> int:

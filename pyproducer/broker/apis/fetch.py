@@ -11,7 +11,7 @@ Does:    min_bytes and max_wait_ms without a thread that waits (delayed_operatio
          as it was named last; an isolation level that nobody knows is -1, and so is a negative size where there is
          something to read.
 Omits:   sessions: a request to open one is answered with the session id zero, which clients take as no; a request of
-         a session is 70. Diverging epochs, throttling.
+         a session is 70. Diverging epochs.
 
 Road:    KafkaApis -> [Fetch] -> partition -> log -> socket
 Thread:  handler threads; a delayed fetch is answered on the thread of the append that completes it, or the timer's.

@@ -18,7 +18,7 @@ from typing import Any
 
 from pyproducer.broker import apis
 from pyproducer.broker.apis.api_handler import Api, ApiHandler
-from pyproducer.broker.apis.client_quotas import client_quotas, start_throttling
+from pyproducer.broker.apis.client_quotas import client_quotas, start_throttling, throttled
 from pyproducer.broker.apis.interference import Interference
 from pyproducer.broker.apis.services import Answer, Outcome, Services
 from pyproducer.broker.apis.unexpected import unexpected
@@ -126,10 +126,11 @@ class KafkaApis:
         """
         throttle_ms = self._throttle(request, answer)
         try:
-            self._send_or_interfere(request, _with_throttle(answer, throttle_ms))
+            self._send_or_interfere(request, throttled(request, answer, throttle_ms))
         except Exception as error:
             code = unexpected(request, "the answer", error)
-            self._send(request, _with_throttle(HANDLERS[request.api_key].error_response(request, code), throttle_ms))
+            self._send(request, throttled(
+                request, HANDLERS[request.api_key].error_response(request, code), throttle_ms))
 
     def _throttle(self, request: Request, answer: Answer) -> int:
         """Count a request, and throttle its connection where its client has asked for too much; return how long."""
@@ -155,7 +156,3 @@ class KafkaApis:
             self._channel.send_no_op(request)
         elif answer is Outcome.CLOSE_CONNECTION:
             self._channel.send_close_connection(request)
-
-
-def _with_throttle(answer: Answer, throttle_ms: int) -> Answer:
-    return answer if not throttle_ms or isinstance(answer, Outcome) else {**answer, "throttle_time_ms": throttle_ms}

@@ -102,7 +102,10 @@ class Fault:
         return self._add("hold", when=when)
 
     def throttle(self, throttle_ms: int) -> Fault:
-        """Answer at once with throttle_time_ms, and read nothing from the connection for that long (KIP-219)."""
+        """Answer at once with throttle_time_ms, and read nothing from the connection for that long (KIP-219).
+
+        A Fetch is then answered with no topics, as brokers do, whatever else would be in its answer.
+        """
         return self._add("throttle", throttle_ms=throttle_ms)
 
     def truncate(self, size_bytes: int, *, resize: bool = False) -> Fault:

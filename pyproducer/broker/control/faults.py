@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from pyproducer.broker.apis import produce
 from pyproducer.broker.apis.api_handler import ApiHandler
-from pyproducer.broker.apis.client_quotas import start_throttling
+from pyproducer.broker.apis.client_quotas import start_throttling, throttled
 from pyproducer.broker.apis.services import Answer, Outcome, Services
 from pyproducer.broker.cluster.timer import Timer
 from pyproducer.broker.cluster.topic_table import TopicTable
@@ -152,8 +152,7 @@ class Faults:
         if throttle is not None and answer is not Outcome.CLOSE_CONNECTION:
             throttle_ms = throttle.arguments["throttle_ms"]
             start_throttling(self._channel, self._timer, request, throttle_ms)
-            if not isinstance(answer, Outcome):
-                answer = {**answer, "throttle_time_ms": throttle_ms}
+            answer = throttled(request, answer, throttle_ms)
         truncate = story.find("truncate")
         wrong_id = story.find("wrong_correlation_id")
         if isinstance(answer, Outcome) or (truncate is None and wrong_id is None):
