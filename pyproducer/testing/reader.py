@@ -48,6 +48,12 @@ CONSUMER_REPLICA_ID = -1
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 ISOLATION_LEVELS: dict[str, int] = {"read_uncommitted": 0, "read_committed": 1}
 
+END_FIELDS = "high_watermark", "last_stable_offset"
+"""Of a partition in an answer to Fetch: where it ends for each isolation level."""
+
+THROTTLED: dict[str, Any] = {"records": b"", "aborted_transactions": None, **dict.fromkeys(END_FIELDS, -1)}
+"""In place of a partition, where the client's quota is used up and the answer has none."""
+
 
 class ConsumedRecord(NamedTuple):
     """One record as it lies in the log."""
@@ -193,12 +199,12 @@ def _read_partition(client: BlockingClient, span: _Span, timeout_s: float | None
         now_ms = clock.now_ms()
         if next_offset > first_unread:
             progress_ms = now_ms
-        elif not found["records"] and (
-                found["last_stable_offset" if span.isolation else "high_watermark"] >= span.end_offset):
+        elif not found["records"] and found[END_FIELDS[span.isolation]] >= span.end_offset:
             return  # compaction has left nothing behind here
         elif timeout_s is not None and now_ms - progress_ms > timeout_s * 1000:
+            why = ": the broker throttles this client, whose quota is used up" if found is THROTTLED else ""
             raise KafkaTimeoutError(f"{span} gave nothing from offset {next_offset} for {timeout_s} s, although it "
-                                    f"ends at {span.end_offset}", phase="request")
+                                    f"ends at {span.end_offset}{why}", phase="request")
 
 
 def _fetch(client: BlockingClient, span: _Span, offset: int) -> Any:
@@ -210,6 +216,8 @@ def _fetch(client: BlockingClient, span: _Span, offset: int) -> Any:
              "partition_max_bytes": FETCH_MAX_BYTES}]}],
         "forgotten_topics_data": []}, max_version=FETCH_BY_NAME_VERSION if span.topic_id == ZERO_UUID else None).body
     _ensure_no_error(answer.get("error_code", 0), "Fetch", span.topic)
+    if answer["throttle_time_ms"] and not answer["responses"]:
+        return THROTTLED  # the connection is muted that long; until then the next request waits at the broker
     found = _only(_only(answer["responses"], "Fetch", span)["partitions"], "Fetch", span)
     _ensure_no_error(found["error_code"], "Fetch", f"{span} at offset {offset}")
     return found

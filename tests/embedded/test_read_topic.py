@@ -295,26 +295,50 @@ def test_answer_when_it_has_no_records_up_to_the_end_then_that_is_the_end_of_the
     """Compaction had left nothing there, as of a tombstone: read_topic waited for its timeout, and then raised it."""
     broker = start_broker(topics={"t": 1})
     filled(broker)
+    fault = broker.faults.on("Fetch").call(without_records(**{end: len(VALUES)}))
+    assert list(read_topic(broker.bootstrap_servers, "t", isolation_level=isolation_level)) == []
+    assert fault.count == 1
 
-    def empty(request: Request) -> dict[str, Any]:
+
+def without_records(**ends: int) -> Callable[[Request], dict[str, Any]]:
+    """Return what answers a Fetch of `t` with nothing."""
+    def answer(request: Request) -> dict[str, Any]:
         (topic,) = request.data["topics"]
         partition = {"partition_index": 0, "error_code": 0, "high_watermark": -1, "last_stable_offset": -1,
-                     "log_start_offset": 0, "aborted_transactions": [], "records": b"",
-                     end: broker.log_end_offsets("t")[0]}
+                     "log_start_offset": 0, "aborted_transactions": [], "records": b"", **ends}
         return {"throttle_time_ms": 0, "error_code": 0, "session_id": 0, "responses": [
             {"topic_id": topic["topic_id"], "partitions": [partition]}]}
 
-    fault = broker.faults.on("Fetch").call(empty)
-    assert list(read_topic(broker.bootstrap_servers, "t", isolation_level=isolation_level)) == []
-    assert fault.count == 1
+    return answer
+
+
+@pytest.mark.parametrize("version", [4, 7, 12, 18])
+def test_client_when_it_is_throttled_then_all_is_read_all_the_same(start_broker: StartBroker, version: int) -> None:
+    """The answer has a throttle time and no topics, and read_topic() said that the broker leaves the partition out."""
+    broker = start_broker(topics={"t": 1}, log_requests=True)
+    filled(broker)
+    broker.set_api_versions({ApiKeys.FETCH: (0, version)})
+    throttled = broker.faults.on("Fetch", times=2).throttle(1)
+    assert [record.value for record in read_topic(broker.bootstrap_servers, "t")] == VALUES
+    assert throttled.count == 2
+    assert versions_asked(broker)[-1] == {version}
+
+
+def test_client_when_it_is_throttled_for_longer_than_the_timeout_then_said_so(start_broker: StartBroker) -> None:
+    broker = start_broker(topics={"t": 1})
+    filled(broker)
+    broker.faults.on("Fetch", times=None).throttle(1)
+    with pytest.raises(KafkaTimeoutError, match=r"t-0 gave nothing from offset 0 for 0\.2 s, .*: .*quota"):
+        list(read_topic(broker.bootstrap_servers, "t", timeout=0.2))
 
 
 @pytest.mark.parametrize(("api", "rows", "words"), [
     (ApiKeys.METADATA, {"topics": []}, "Metadata: the answer leaves t out"),
     (ApiKeys.LIST_OFFSETS, {"topics": []}, "ListOffsets: the answer leaves t-0 out"),
     (ApiKeys.LIST_OFFSETS, {"topics": [{"name": "t", "partitions": []}]}, "ListOffsets: the answer leaves t-0 out"),
-    (ApiKeys.FETCH, {"responses": []}, "Fetch: the answer leaves t-0 out"),
-    (ApiKeys.FETCH, {"responses": [{"topic": "t", "partitions": []}]}, "Fetch: the answer leaves t-0 out")])
+    (ApiKeys.FETCH, {"throttle_time_ms": 0, "responses": []}, "Fetch: the answer leaves t-0 out"),
+    (ApiKeys.FETCH, {"throttle_time_ms": 0, "responses": [{"topic": "t", "partitions": []}]},
+     "Fetch: the answer leaves t-0 out")])
 def test_answer_when_it_leaves_out_what_was_asked_for_then_said_so(
         start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, api: ApiKeys, rows: dict[str, object],
         words: str) -> None:

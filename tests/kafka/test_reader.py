@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from pyproducer.client.blocking_client import Answer, BlockingClient, Connection
 from pyproducer.common.errors import (
     DisconnectedError,
     InvalidReceiveError,
@@ -18,6 +21,7 @@ from pyproducer.common.errors import (
     UnknownTopicOrPartitionError,
 )
 from pyproducer.common.records import Header
+from pyproducer.protocol.apis import ApiKeys
 from pyproducer.testing import ConsumedRecord, read_topic
 from tests.support.certificates import Certificates
 from tests.support.kafka_server import KafkaServer
@@ -61,6 +65,35 @@ def test_read_topic_whose_first_records_were_deleted_begins_behind_them(kafka: K
     for future in admin.delete_records([TopicPartition(topic_name, 0, 7)]).values():
         future.result(GIVE_UP_S)
     assert [record.value for record in read_topic(kafka.bootstrap_servers, topic_name)] == [b"7", b"8", b"9"]
+
+
+def test_read_topic_of_a_client_whose_quota_is_used_up_gives_every_record(
+        kafka: KafkaServer, topic_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka answers a throttled Fetch with no topics at all: no reading ended well."""
+    kafka.create_topic(topic_name, 1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0, "linger.ms": 0})
+    values = [b"%d" % number + b"x" * 10_000 for number in range(6)]
+    for value in values:
+        producer.produce(topic_name, value)
+        producer.flush(GIVE_UP_S)
+    kafka.run_tool("kafka.admin.ConfigCommand", "--bootstrap-server", kafka.bootstrap_servers, "--alter",
+                   "--add-config", "consumer_byte_rate=10000", "--entity-type", "clients", "--entity-name", topic_name)
+    throttled = []
+    ask = BlockingClient.ask
+
+    def watched(client: BlockingClient, connection: Connection, api_key: ApiKeys, *body: Any, **how: Any) -> Answer:
+        answer = ask(client, connection, api_key, *body, **how)
+        if api_key is ApiKeys.FETCH and answer.body["throttle_time_ms"]:
+            throttled.append(answer.body["responses"])
+        return answer
+
+    monkeypatch.setattr(BlockingClient, "ask", watched)
+    ends = time.monotonic() + GIVE_UP_S
+    while not throttled:  # a new quota takes a while to be known
+        assert time.monotonic() < ends, "never throttled"
+        found = read_topic(kafka.bootstrap_servers, topic_name, settings={"client.id": topic_name})
+        assert [record.value for record in found] == values
+    assert not any(throttled)
 
 
 def test_read_topic_over_tls_takes_the_producers_settings(
