@@ -38,9 +38,13 @@ FETCH_MAX_BYTES = 4 * 1024 * 1024
 FETCH_BY_NAME_VERSION = 12
 """The last version of Fetch that names topics; later ones take the id that a newer Metadata answer tells."""
 
+TIERED_FROM_VERSION = 8
+"""The first version of ListOffsets that tells where the local log begins; brokers without it have no tiered storage."""
+
 REMOTE_LOOKUP_TIMEOUT_MS = 30_000
 """How long a broker may look for an offset in tiered storage: request.timeout.ms of Java's clients."""
 
+EARLIEST_LOCAL = -4
 EARLIEST = -2
 LATEST = -1
 CONSUMER_REPLICA_ID = -1
@@ -199,7 +203,8 @@ def _read_partition(client: BlockingClient, span: _Span, timeout_s: float | None
         now_ms = clock.now_ms()
         if next_offset > first_unread:
             progress_ms = now_ms
-        elif not found["records"] and found[END_FIELDS[span.isolation]] >= span.end_offset:
+        elif (not found["records"] and found[END_FIELDS[span.isolation]] >= span.end_offset
+              and _is_local(client, span, next_offset)):
             return  # compaction has left nothing behind here
         elif timeout_s is not None and now_ms - progress_ms > timeout_s * 1000:
             why = ": the broker throttles this client, whose quota is used up" if found is THROTTLED else ""
@@ -221,6 +226,16 @@ def _fetch(client: BlockingClient, span: _Span, offset: int) -> Any:
     found = _only(_only(answer["responses"], "Fetch", span)["partitions"], "Fetch", span)
     _ensure_no_error(found["error_code"], "Fetch", f"{span} at offset {offset}")
     return found
+
+
+def _is_local(client: BlockingClient, span: _Span, offset: int) -> bool:
+    """Whether a Fetch from an offset reads the leader's own log, and finds all that there is.
+
+    What is in tiered storage alone may not be there in time: then the answer has no records (Java DelayedRemoteFetch).
+    """
+    version = span.leader.versions.latest_usable_version(ApiKeys.LIST_OFFSETS)
+    return version < TIERED_FROM_VERSION or offset >= _offset(
+        client, span.leader, span.topic, span.partition, span.isolation, EARLIEST_LOCAL)
 
 
 class _Aborted:

@@ -312,6 +312,49 @@ def without_records(**ends: int) -> Callable[[Request], dict[str, Any]]:
     return answer
 
 
+def tiered_below(offset: int) -> Callable[[Request], dict[str, Any] | None]:
+    """Return what answers a ListOffsets that asks where the local log of `t` begins, and no other."""
+    def answer(request: Request) -> dict[str, Any] | None:
+        if request.data["topics"][0]["partitions"][0]["timestamp"] != -4:
+            return None
+        return {"throttle_time_ms": 0, "topics": [{"name": "t", "partitions": [
+            {"partition_index": 0, "error_code": 0, "timestamp": -1, "offset": offset, "leader_epoch": 0}]}]}
+
+    return answer
+
+
+@pytest.mark.parametrize("tiered", [1, len(VALUES)], ids=["in part", "all"])
+def test_answer_when_tiered_storage_is_late_then_it_is_asked_again(start_broker: StartBroker, tiered: int) -> None:
+    """A broker whose remote read is not back in time answers with no records and the usual high watermark (Java
+    DelayedRemoteFetch): read_topic ended there without an error, though nothing was read yet."""
+    broker = start_broker(topics={"t": 1})
+    filled(broker)
+    broker.faults.on("ListOffsets", times=None).call(tiered_below(tiered))
+    late = broker.faults.on("Fetch", times=3).call(without_records(high_watermark=len(VALUES)))
+    assert [record.value for record in read_topic(broker.bootstrap_servers, "t")] == VALUES
+    assert late.count == 3
+
+
+def test_answer_when_tiered_storage_never_answers_then_the_timeout_is_an_error(start_broker: StartBroker) -> None:
+    broker = start_broker(topics={"t": 1})
+    filled(broker)
+    broker.faults.on("ListOffsets", times=None).call(tiered_below(1))
+    broker.faults.on("Fetch", times=None).call(without_records(high_watermark=len(VALUES)))
+    with pytest.raises(KafkaTimeoutError, match=r"t-0 gave nothing from offset 0 for 0\.2 s, although it ends at 50"):
+        list(read_topic(broker.bootstrap_servers, "t", timeout=0.2))
+
+
+def test_answer_when_the_broker_is_older_than_tiered_storage_then_it_is_not_asked_for_it(
+        start_broker: StartBroker) -> None:
+    broker = start_broker(topics={"t": 1})
+    filled(broker)
+    broker.set_api_versions({ApiKeys.LIST_OFFSETS: (0, 7)})
+    asked = broker.faults.on("ListOffsets", times=None).delay(0)
+    broker.faults.on("Fetch").call(without_records(high_watermark=len(VALUES)))
+    assert list(read_topic(broker.bootstrap_servers, "t")) == []
+    assert asked.count == 2, "for the start and the end"
+
+
 @pytest.mark.parametrize("version", [4, 7, 12, 18])
 def test_client_when_it_is_throttled_then_all_is_read_all_the_same(start_broker: StartBroker, version: int) -> None:
     """The answer has a throttle time and no topics, and read_topic() said that the broker leaves the partition out."""
