@@ -281,6 +281,60 @@ def test_child_when_a_question_is_given_up_then_its_answer_is_not_the_next_ones(
         assert broker.create_topic("orders") is False
 
 
+class LosesAPiece:
+    """A pipe with a signal whose handler raises when a piece has left the pipe, and nobody has it yet."""
+
+    def __init__(self, pipe: Any, piece: int) -> None:
+        self._pipe, self._left = pipe, piece
+
+    def read(self, size: int) -> bytes:
+        data: bytes = self._pipe.read(size) if self._left else b""
+        if self._left <= 1:
+            raise KeyboardInterrupt
+        self._left -= 1
+        return data
+
+
+def give_up(broker: EmbeddedBroker, piece: int) -> subprocess.Popen[bytes]:
+    """Ask for an answer of three pieces, which is longer than what a pipe holds, and lose the one with that number.
+
+    With 0 none is read.
+    """
+    cluster = broker._cluster
+    assert isinstance(cluster, ChildProcessCluster)
+    process = cluster._process
+    assert process is not None
+    pipe = process.stdout
+    process.stdout = LosesAPiece(pipe, piece)  # type: ignore[assignment]
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            broker.create_topic("x" * 150_000)  # the error repeats it
+    finally:
+        process.stdout = pipe
+    return process
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3])
+def test_child_when_a_piece_of_an_answer_is_lost_then_the_next_answer_is_heard(piece: int) -> None:
+    """The next answer began in the line of the one whose end was lost: neither was any, and who waited for it waited
+    for ever.
+    """
+    with EmbeddedBroker(topics={"orders": 3}, separate_process=True) as broker:
+        give_up(broker, piece)
+        assert broker.topics() == {"orders": 3}
+        assert broker.create_topic("orders") is False
+
+
+def test_stop_when_the_child_writes_an_answer_that_nobody_reads_then_it_ends_and_leaves_nothing() -> None:
+    """It stood still in the pipe, was killed after 15 s, and its temporary directory stayed."""
+    broker = EmbeddedBroker(separate_process=True).start()
+    process, data_dir = give_up(broker, 0), broker.data_dir
+    assert data_dir is not None
+    broker.stop()
+    assert process.returncode == 0
+    assert not data_dir.exists()
+
+
 def test_child_that_was_killed_is_named_and_its_log_is_whole(tmp_path: Path) -> None:
     broker = EmbeddedBroker(data_dir=tmp_path, topics={"orders": 1}, separate_process=True).start()
     acknowledged = 0

@@ -48,6 +48,8 @@ def main() -> int:
             command = parsed(line)
             if command is not None:
                 _answer(answers, command["number"], _run(cluster, command))
+    except BrokenPipeError:
+        pass  # the parent stops, or has ended, and reads no answer
     finally:
         cluster.stop()
         with contextlib.suppress(OSError):
@@ -73,7 +75,8 @@ def _failure(error: KafkaError) -> dict[str, Any]:
 
 
 def _answer(answers: TextIO, number: int, answer: dict[str, Any]) -> None:
-    answers.write(json.dumps({**answer, "number": number}) + "\n")
+    # The parent may have lost the end of the answer before, so this one begins a line.
+    answers.write("\n" + json.dumps({**answer, "number": number}) + "\n")
     answers.flush()
 
 

@@ -10,7 +10,8 @@ the parent dies, but not while another child lives that the parent has forked, f
 session of its own, so that Ctrl-C reaches only the parent, which then stops it.
 
 Questions have numbers, and answers those of their questions: a signal's handler may raise while one is written or
-answered, as pytest-timeout's does, and its answer is not the next question's. What is only a part of a line is skipped.
+answered, as pytest-timeout's does, and its answer is not the next question's. Of an answer that is given up a part may
+be lost, so each begins a line. What is only a part of a line is skipped.
 """
 
 from __future__ import annotations
@@ -109,6 +110,7 @@ class ChildProcessCluster:
                 return
             assert process.stdin is not None
             assert process.stdout is not None
+            process.stdout.close()  # the child may be writing an answer that nobody reads
             try:
                 self._write(process, STOP.encode())
             except OSError:
@@ -119,7 +121,6 @@ class ChildProcessCluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            process.stdout.close()
         if directory_of(self._options) is None:
             self.data_dir = None
 
