@@ -50,6 +50,16 @@ def test_save_when_one_of_many_topics_changes_then_one_line_of_it_is_written(tmp
     assert path_of(tmp_path).stat().st_size - before < 200
 
 
+def test_file_when_it_has_quotas_of_clients_then_they_are_passed_over(tmp_path: Path) -> None:
+    """Directories whose file has that key, with or without quotas, were refused, although the version is the same."""
+    store = new_store(tmp_path)
+    store.save(next_producer_id=1000)
+    store.close()
+    with path_of(tmp_path).open("ab") as file:
+        file.write(b'{"client_quotas":[],"acls":[]}\n')
+    assert ClusterStore(tmp_path).content.next_producer_id == 1000
+
+
 @pytest.mark.parametrize("cut", [1, 2, 20])
 def test_file_when_it_ends_within_a_line_then_that_line_counts_for_nothing(tmp_path: Path, cut: int) -> None:
     store = new_store(tmp_path)
