@@ -152,6 +152,7 @@ def read_text(key: str, path: str) -> str:
     """Return what is in a file that a setting names.
 
     Raises:
+        AuthenticationError: It is no text. Not sent.
         TransportError: It cannot be read, or has nothing; may pass, for somebody else writes it. Not sent.
     """
     try:
@@ -159,7 +160,7 @@ def read_text(key: str, path: str) -> str:
     except OSError as cause:
         raise unavailable(f"{key}: {path} cannot be read: {cause.strerror or cause}") from None
     except ValueError:
-        raise unavailable(f"{key}: {path} is no text in UTF-8") from None
+        raise AuthenticationError(f"{key}: {path} is no text in UTF-8") from None
     if not text.strip():
         raise unavailable(f"{key}: {path} is empty")
     return text

@@ -183,13 +183,20 @@ def _retriever(settings: Mapping[str, Any], jaas: JaasEntry, clock: Clock, *,
         path = url2pathname(urlsplit(url).path)
         what = f"the token in {path}"
 
+        had_one = False
+
         def read() -> OAuthToken:
-            text = read_text(URL_KEY, path).strip()
+            nonlocal had_one
             try:
+                text = read_text(URL_KEY, path).strip()
                 claims_of(text, what)
-            except AuthenticationError as error:  # half written, perhaps
-                raise unavailable(str(error)) from None
-            return checked(text, what)
+            except AuthenticationError as error:
+                if not had_one:
+                    raise
+                raise unavailable(str(error)) from None  # half written, perhaps
+            token = checked(text, what)
+            had_one = True
+            return token
 
         return _Source(read, what)
     if retriever == _BEARER_RETRIEVER:

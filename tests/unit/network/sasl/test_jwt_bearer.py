@@ -100,10 +100,10 @@ def test_assertion_when_the_key_changes_then_the_next_one_is_signed_by_the_new(t
     (None, TransportError, "cannot be read: No such file"),
     (b"-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n", AuthenticationError, "no private key in PEM"),
     (b"", TransportError, "is empty"),
-    (b"\xff\xfe", TransportError, "no text in UTF-8"),
+    (b"\xff\xfe", AuthenticationError, "no text in UTF-8"),
 ])
 def test_assertion_when_the_key_file_does_not_serve_then_the_error_says_why(tmp_path, content, kind, why):
-    """What is missing or half written may be there in a moment: somebody else writes the file."""
+    """What is missing or empty may be there in a moment: somebody else writes the file."""
     path = tmp_path / "key.pem"
     if content is not None:
         path.write_bytes(content)

@@ -97,14 +97,14 @@ def test_file_when_the_url_names_one_then_the_token_is_read_and_read_again(tmp_p
     assert f"Bearer {newer}" in first_message(login)
 
 
-@pytest.mark.parametrize("content", [None, "", "\n", jwt().encode()[:40], b"\xff\xfe", "a.b.c"])
+@pytest.mark.parametrize("content", [None, "", "\n"])
 def test_file_when_it_holds_no_token_yet_then_records_wait_for_it(tmp_path, content):
     """A sidecar writes it a moment after the start, or has just emptied it to write a new one. That counted as a
     refusal, so all records that waited failed at once.
     """
     path = tmp_path / "token"
     if content is not None:
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        path.write_text(content)
     clock = ManualClock(timestamp_ms=NOW_MS)
     login = stepped(settings(props={"sasl.oauthbearer.token.endpoint.url": path.as_uri()}), clock)
     assert type(login.error) is TransportError
@@ -114,6 +114,38 @@ def test_file_when_it_holds_no_token_yet_then_records_wait_for_it(tmp_path, cont
     clock.advance(1_000)
     login.run_once()
     assert f"Bearer {jwt()}" in first_message(login)
+
+
+NO_JWT = [jwt().encode()[:40], b"opaque", b"a.b.c", b"\xff\xfe", b'{"access_token":"x"}']
+
+
+@pytest.mark.parametrize("content", NO_JWT)
+def test_file_when_the_first_it_holds_is_no_jwt_then_that_is_a_refusal(tmp_path, content):
+    """No time makes a JWT of another kind of token, and what waited for that waited delivery.timeout.ms."""
+    path = tmp_path / "token"
+    path.write_bytes(content)
+    clock = ManualClock(timestamp_ms=NOW_MS)
+    login = stepped(settings(props={"sasl.oauthbearer.token.endpoint.url": path.as_uri()}), clock)
+    assert isinstance(login.error, AuthenticationError)
+    assert str(path) in str(login.error)
+    path.write_text(jwt())
+    clock.advance(2_000)
+    login.run_once()
+    assert f"Bearer {jwt()}" in first_message(login)
+
+
+@pytest.mark.parametrize("content", NO_JWT)
+def test_file_when_it_had_a_token_and_is_half_written_then_records_wait_for_the_next(tmp_path, content):
+    path = tmp_path / "token"
+    path.write_text(jwt())
+    clock = ManualClock(timestamp_ms=NOW_MS)
+    login = stepped(settings(props={"sasl.oauthbearer.token.endpoint.url": path.as_uri()}), clock)
+    path.write_bytes(content)
+    clock.advance(HOUR_MS)
+    login.run_once()
+    assert not login.is_ready
+    assert type(login.error) is TransportError
+    assert (login.error.retriable, login.error.outcome) == (True, NOT_SENT)
 
 
 def test_file_when_its_token_lacks_what_each_must_have_then_it_is_refused(tmp_path):
