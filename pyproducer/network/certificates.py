@@ -3,12 +3,13 @@
 Road:    SslTransportLayer, TLS failures, doctor -> [certificates]
 Thread:  pure.
 Source:  RFC 2253, Java X500Principal.getName() for names: most specific part first, `CN=client,OU=team,O=org`; RFC 6125
-         and HostnameChecker of Java, X509_check_host of OpenSSL for which names count: those of subjectAltName, and the
-         common name where that has no host name.
+         and HostnameChecker of Java, X509_check_host and X509_check_ip of OpenSSL for which names count: those of
+         subjectAltName, and the common name where that has no host name. An address counts in subjectAltName alone.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -70,10 +71,19 @@ def certificate_facts(info: Mapping[str, Any]) -> CertificateFacts:
     """Return the facts of a certificate as `ssl.SSLSocket.getpeercert` and `SSLContext.get_ca_certs` give it."""
     names = [(kind, value) for kind, value in info.get("subjectAltName", ()) if kind in ("DNS", "IP Address")]
     if all(kind != "DNS" for kind, _ in names):
-        names += [pair for part in info.get("subject", ()) for pair in part if pair[0] == "commonName"]
+        names += [pair for part in info.get("subject", ()) for pair in part
+                  if pair[0] == "commonName" and not _is_address(pair[1])]
     return CertificateFacts(
         _name_of(info, "subject"), _name_of(info, "issuer"), _time_of(info, "notBefore"), _time_of(info, "notAfter"),
         tuple(printable(str(value), LONGEST_NAME) for _, value in names))
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _name_of(info: Mapping[str, Any], key: str) -> str:

@@ -29,7 +29,8 @@ VERIFY_HINTS = {
     20: "put the authority's certificate into ssl.truststore.location or ssl.truststore.certificates",
     21: "put the authority's certificate into ssl.truststore.location or ssl.truststore.certificates",
     62: "connect by a name that it shows, or set ssl.endpoint.identification.algorithm= (empty) to trust any name",
-    64: "connect by a name that it shows, or set ssl.endpoint.identification.algorithm= (empty) to trust any name",
+    64: "it needs this address in subjectAltName; connect by a name that it shows, or set "
+        "ssl.endpoint.identification.algorithm= (empty) to trust any name",
 }
 # Parts of OpenSSL's reason, which is the name of the alert that the peer sent, or of what we found.
 _REASONS = (

@@ -9,7 +9,7 @@ import pytest
 from pyproducer.network.certificates import CertificateFacts, certificate_facts
 from pyproducer.network.tls_failures import tls_failure
 
-EXPIRED, NOT_YET, SELF_SIGNED, UNKNOWN, WRONG_NAME = 10, 9, 18, 20, 62
+EXPIRED, NOT_YET, SELF_SIGNED, UNKNOWN, WRONG_NAME, WRONG_ADDRESS = 10, 9, 18, 20, 62, 64
 LEAF = CertificateFacts("CN=kafka", "CN=middle", "Jan  1 00:00:00 2026 GMT", "Jan  1 00:00:00 2027 GMT", ("kafka",))
 MIDDLE = CertificateFacts("CN=middle", "CN=root", "Jan  1 00:00:00 2025 GMT", "Jan  1 00:00:00 2028 GMT", ())
 ROOT = CertificateFacts("CN=root", "CN=root", "Jan  1 00:00:00 2016 GMT", "Jan  1 00:00:00 2026 GMT", ())
@@ -97,6 +97,17 @@ def test_names_when_no_dns_name_is_shown_then_the_common_name_counts_as_for_open
     assert certificate_facts({"subject": subject, "subjectAltName": (("IP Address", "10.0.0.1"),)}).names == (
         "10.0.0.1", "kafka.example.org")
     assert certificate_facts({"subject": subject, "subjectAltName": (("DNS", "other"),)}).names == ("other",)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "fe80::1"])
+def test_names_when_the_common_name_is_an_address_then_it_counts_for_nothing_as_for_openssl_and_java(
+        address: str) -> None:
+    """It was told to be what the certificate is for, beside the error that it is not."""
+    facts = certificate_facts({"subject": ((("commonName", address),),)})
+    assert facts.names == ()
+    assert f"that of CN={address} is for no host at all" in said(WRONG_ADDRESS, [facts])
+    assert "needs this address in subjectAltName" in said(WRONG_ADDRESS, [facts])
+    assert "subjectAltName" not in said(WRONG_NAME, [facts])
 
 
 @pytest.mark.parametrize(("has_identity", "reason", "words"), [
