@@ -23,6 +23,9 @@ from pyproducer.cli.main import main
 from pyproducer.common.clock import SystemClock
 from pyproducer.common.error_codes import ErrorCode
 from pyproducer.common.errors import AuthenticationError
+from pyproducer.network.certificates import CertificateFacts
+from pyproducer.network.ssl_transport import TlsSession
+from pyproducer.producer.config import ProducerConfig
 from pyproducer.protocol.apis import ApiKeys
 from pyproducer.testing import read_topic
 from tests.support.bad_servers import (
@@ -35,6 +38,7 @@ from tests.support.bad_servers import (
     ssh_server,
 )
 from tests.support.certificates import Certificates
+from tests.support.clock import ManualClock
 from tests.support.ports import reserved_port
 
 OK, WARN, FAIL, SKIP = Status.OK, Status.WARN, Status.FAIL, Status.SKIP
@@ -174,6 +178,22 @@ def test_certificate_when_the_broker_shows_an_ended_one_that_nobody_needs_then_t
     [line] = [line for line in report.lines if line.step == "TLS"]
     assert re.search("the certificate of CN=server ends in [12] days", line.detail)
     assert "expired-server" not in f"{line.detail} {line.change}"
+
+
+def test_certificate_when_several_end_soon_then_the_doctor_tells_the_one_that_ends_first() -> None:
+    """The broker's own, in 29 days, hid that its authority ends in two."""
+    clock = ManualClock(timestamp_ms=0)
+    own = CertificateFacts("CN=kafka", "CN=authority", "", "Jan 30 00:00:00 1970 GMT", ("kafka",))
+    authority = CertificateFacts("CN=authority", "CN=root", "", "Jan  3 00:00:00 1970 GMT", ())
+    root = CertificateFacts("CN=root", "CN=root", "", "", ())
+    config, report = ProducerConfig({"bootstrap.servers": "kafka:9093"}), Report()
+    found = reach.Reach(None, config, clock, report)  # type: ignore[arg-type]  # it connects to nothing
+    found._on_session("kafka:9093", TlsSession("TLSv1.3", "x", [own, authority, root], True), report)
+    [line] = report.lines
+    assert line.status is WARN
+    assert "the certificate of CN=authority ends in 2 days" in line.detail
+    assert line.change is not None
+    assert "have this authority's renewed" in line.change
 
 
 def test_certificate_when_it_ends_soon_and_its_name_is_not_looked_at_then_the_doctor_warns_of_both(

@@ -180,7 +180,8 @@ class Reach:
         detail += f"; {own.subject}, signed by {own.issuer}, for {', '.join(own.names) or 'no host'}" + (
             f", until {own.not_after}" if own.not_after else "")
         now_s = self._clock.timestamp_ms() // 1000
-        ending = next((one for one in session.path if one.not_after and one.ends_at_s - now_s < _SOON_S), None)
+        ending = min((one for one in session.path if one.not_after and one.ends_at_s - now_s < _SOON_S),
+                     key=lambda one: one.ends_at_s, default=None)
         if ending is not None:
             days = (ending.ends_at_s - now_s) // _DAY_S
             report.warn(TLS_STEP, f"{detail}: the certificate of {ending.subject} ends in {days} days",
