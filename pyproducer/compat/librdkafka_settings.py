@@ -122,8 +122,10 @@ def translate(props: dict[str, Any]) -> None:
         if isinstance(props.get(name), str):
             props[name] = ",".join(map(_with_port, props[name].split(",")))
     for name in ("linger.ms", "queue.buffering.max.ms"):  # a float there
+        value = props.get(name)
         with suppress(TypeError, ValueError, OverflowError):
-            props[name] = ceil(float(props.get(name)))  # type: ignore[arg-type]  # None is a TypeError
+            if not isinstance(value, bool) and float(value) >= 0:  # type: ignore[arg-type]  # None is a TypeError
+                props[name] = ceil(float(value))  # type: ignore[arg-type]  # as above
     _give_up_idempotence(props)
     if "ssl.certificate.location" in props and "ssl.key.location" in props:
         for theirs, java in (("ssl.certificate.location", "ssl.keystore.certificate.chain"),

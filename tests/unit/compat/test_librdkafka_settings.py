@@ -113,7 +113,9 @@ def test_setting_when_nobody_would_miss_it_then_the_log_names_it_below_a_warning
                  "socket.keepalive.enable")]
 
 
-@pytest.mark.parametrize("props", [{"message.timeout.ms": "soon"}, {"linger.ms": "nan"}, {"request.timeout.ms": None}])
+@pytest.mark.parametrize("props", [{"message.timeout.ms": "soon"}, {"linger.ms": "nan"}, {"linger.ms": True},
+                                   {"linger.ms": -0.5}, {"queue.buffering.max.ms": "-0.5"}, {"linger.ms": float("inf")},
+                                   {"request.timeout.ms": None}])
 def test_number_when_it_is_none_then_the_error_names_setting_and_value(props: dict[str, Any]) -> None:
     ((name, value),) = props.items()
     with pytest.raises(ConfigError, match=rf"{value}.* for configuration {name}: it must be a whole number"):
