@@ -627,7 +627,7 @@ class RecordAccumulator:
                 last.seal()
             self.busy[partition] = None
             self._ledger.waited_outside(batch.story, self._clock.now_ms())
-            self.pool.move_reservations(records, batch, partition.batches)
+            self.waiting.move_reservations(records, batch, partition.batches)
 
     def on_suspended(self, slept_ms: int) -> None:
         """The machine slept for so long, and its clock with it: it is so much longer ago that batches were sent."""
@@ -768,7 +768,7 @@ class RecordAccumulator:
 
     def count_held(self) -> int:
         """Count what the batches in all lists, and the records that wait, reserve of buffer.memory, in bytes."""
-        return self.waiting.held_bytes() + sum(
+        return self.waiting.count_held() + sum(
             batch.reserved_bytes for partition in list(self.busy) for batch in partition.batches)
 
     def _is_in_list(self, batch: ProducerBatch) -> bool:

@@ -1,8 +1,8 @@
 """The records in the waiting room: charged and in order, but not in a batch, for their partition is not known yet.
 
 Road:    send() -> [waiting records] -> batches
-Thread:  `lock` guards who enters, and which queues there are; taken before the locks of the memory. Only the sender
-         thread takes a record out, so it reads the queues without.
+Thread:  `lock` guards who enters, and which queues there are; taken before the pool's, which guards what is held here.
+         Only the sender thread takes a record out, so it reads the queues without.
 Source:  ours; Java's send() waits for metadata itself. producer/waiting_room.py says when records come and go.
 
 A record is in its queue from the moment it is charged until it is in a batch, or failed and told. As with batches,
@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Union
 
-from pyproducer.accumulator.buffer_pool import BufferPool
+from pyproducer.accumulator.buffer_pool import BufferPool, Place
 from pyproducer.accumulator.failure import Failure
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.partition import BATCH_BYTES, FUTURE_BYTES
@@ -142,13 +142,12 @@ class WaitingRecords:
 
     Args:
         pool: The producer's memory.
-        limit_bytes: So much of it is for them; above it are at most those who looked just before.
+        limit_bytes: So much of it is for them, or one record that is larger.
         life: The producer's.
         is_in_list: Whether a batch is in its partition's list.
 
     Attributes:
-        door: Rung when records have left, and at the end: who found the limit reached waits here.
-        is_door_due: Whether who waits at the door has to look: records left, or metadata came. The sender thread's.
+        door: Rung when records have left or metadata came, and at the end: who found the limit reached waits here.
         waited_ms: How long callers have waited there in all.
     """
 
@@ -161,9 +160,10 @@ class WaitingRecords:
         self.lock: RLock = life.locks.rlock()  # reentrant only so that a fork finds out whose it is
         self.queues: dict[Key, WaitingQueue] = {}
         self.door: Waiters = Waiters(life.locks.cell)
-        self.is_door_due: bool = False
         self.waited_ms: int = 0
-        self._most_bytes = 0  # they hold so much at most; see has_room
+        # Both guarded by the pool's lock, for what changes them is a step of the pool's, too.
+        self._held_bytes = 0
+        self._is_dirty = False  # such a step is in the middle, or was left there
 
     def has_any(self) -> bool:
         """Whether a record is here."""
@@ -178,23 +178,33 @@ class WaitingRecords:
         """Return the outcomes of all records that are here; those that move on have successors."""
         return [record.outcome for record in self._all()] if self.queues else []
 
-    def held_bytes(self) -> int:
-        """Return what they have reserved, counted."""
+    def count_held(self) -> int:
+        """Count what they have reserved of buffer.memory, in bytes."""
         return sum(record.reserved_bytes for record in self._all()) if self.queues else 0
+
+    def held_bytes(self) -> int:
+        """Return what they have reserved of buffer.memory, in bytes; counted only after a step that ended half way."""
+        with self._pool.lock:
+            if self._is_dirty:
+                self._held_bytes = self.count_held()
+                self._is_dirty = False
+            return self._held_bytes
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether a record is within the limit, as one that is alone here always is.
 
-        What comes is added up, also if it does not come after all; what leaves is not taken off. So once the sum is
-        above the limit they are counted.
+        With the room's lock held, under which it is charged then: meanwhile nobody else comes.
         """
-        with self.lock:
-            if self._most_bytes + size_bytes > self.limit_bytes:
-                self._most_bytes = self.held_bytes()
-                if self._most_bytes and self._most_bytes + size_bytes > self.limit_bytes:
-                    return False
-            self._most_bytes += size_bytes
-            return True
+        held_bytes = self.held_bytes()
+        return not held_bytes or held_bytes + size_bytes <= self.limit_bytes
+
+    def charge(self, record: WaitingRecord, queue: WaitingQueue, place: Place | None = None) -> bool:
+        """Put a record into a queue and take the memory that it reserves, see BufferPool.charge."""
+        with self._pool.lock:
+            self._begin()
+            is_charged = self._pool.charge(record, queue.records, place)
+            self._end(record.reserved_bytes if is_charged else 0)
+            return is_charged
 
     def add_wait(self, waited_ms: int) -> None:
         """Count how long a caller has waited at the door."""
@@ -205,12 +215,6 @@ class WaitingRecords:
         """Say how much is held and who waits, for errors."""
         return (f"{self.held_bytes()} of {self.limit_bytes} bytes, the part of buffer.memory for records whose topic "
                 f"or partition is not known yet, are used, and {len(self.door)} callers wait")
-
-    def open_door(self) -> None:
-        """Let who waits look, if there is reason to. Thread: the sender's."""
-        if self.is_door_due:
-            self.is_door_due = False
-            self.door.ring()
 
     def close(self) -> None:
         """Wake who waits to come in; when it returns, whoever was let in is in a queue."""
@@ -229,7 +233,7 @@ class WaitingRecords:
     # The sender's side.
 
     def resume(self) -> None:
-        """Do the rest for records that were moved or failed when an exception ended that half way."""
+        """Do the rest for records that were moved or failed when an exception ended that half way; ring the door."""
         queues = list(self.queues.values())
         of_partitions = {record for queue in queues if queue.partition is not None for record in list(queue.records)}
         for queue in queues:
@@ -245,6 +249,9 @@ class WaitingRecords:
                     self.let_go(queue, record)
                 elif record.outcome.is_set:
                     self._tell(queue, record)
+        with self._pool.lock:
+            self._is_dirty = True
+        self.door.ring()
 
     def move_deadlines(self, gap_ms: int, now_ms: int) -> None:
         """Let every record have so much longer, in ms; what came meanwhile counts from now."""
@@ -257,6 +264,14 @@ class WaitingRecords:
                 queue.opened_ms = max(queue.opened_ms, min(queue.opened_ms + gap_ms, now_ms))
                 queue.find_first_deadline()
 
+    def move_reservations(self, records: Sequence[WaitingRecord], batch: ProducerBatch,
+                          batches: list[ProducerBatch]) -> None:
+        """Put a batch of records into its partition's list; it takes over what they have reserved."""
+        with self._pool.lock:
+            self._begin()
+            self._pool.move_reservations(records, batch, batches)
+            self._end(-batch.reserved_bytes)
+
     def let_go(self, queue: WaitingQueue, record: WaitingRecord) -> None:
         """Let a record's future look into its batch, which is in its partition's list, and forget the record.
 
@@ -268,7 +283,6 @@ class WaitingRecords:
             move_future(record.future, batch.result, record.index)
         record.outcome.split((batch.result,))
         self._pool.take_out(record, queue.records)
-        self.is_door_due = True
 
     def fail(self, queue: WaitingQueue, record: WaitingRecord, error: KafkaError) -> None:
         """Fail a record: its callback is told, then those who wait; then its memory comes back.
@@ -288,8 +302,11 @@ class WaitingRecords:
         self._life.tally.failed(failure, record.outcome)
         fail_future(record.future, error_for(0))
         record.outcome.notify()
-        self._pool.release(record, queue.records)
-        self.is_door_due = True
+        with self._pool.lock:
+            self._begin()
+            more_bytes = -record.reserved_bytes
+            self._pool.release(record, queue.records)
+            self._end(more_bytes)
         if self._life.is_forked:  # by a callback: in the child the sender thread goes no further, see IoThread
             raise SystemExit
 
@@ -302,7 +319,6 @@ class WaitingRecords:
                     queue.topic, partition, queue.opened_ms)
             partition_queue.expect(record)
         self._pool.rearrange(partial(_move, record, queue.records, partition_queue.records))
-        self.is_door_due = True  # the queue that it was in
 
     def remove_if_empty(self, queue: WaitingQueue) -> bool:
         """Have later records go past, if nobody waits here; one step against whoever enters."""
@@ -322,8 +338,17 @@ class WaitingRecords:
                 self.fail(queue, queue.records[0], error)
                 failed += 1
             self.remove_if_empty(queue)
-        self.open_door()
+        self.door.ring()
         return failed
+
+    def _begin(self) -> None:
+        """Begin a step that changes what is reserved; an exception before its end has that counted."""
+        self.held_bytes()  # counts what was left: this step ends clean
+        self._is_dirty = True
+
+    def _end(self, more_bytes: int) -> None:
+        self._held_bytes += more_bytes
+        self._is_dirty = False
 
     def _all(self) -> list[WaitingRecord]:
         return [record for queue in list(self.queues.values()) for record in list(queue.records)]

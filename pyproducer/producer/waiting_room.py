@@ -14,6 +14,7 @@ and comes in behind him. The sender takes a queue away when it is empty, in one 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from itertools import islice
 from typing import Any
 
@@ -47,6 +48,13 @@ _LOGGED_AGAIN_MS = 60_000  # so long what a partitioner raises is not logged aga
 
 Choose = Callable[[str, Any, "bytes | None", Any, "bytes | None", Cluster, int], int]
 OnAppend = Callable[[str, int, int, Cluster, bool], object]
+
+
+class _Lack(Enum):
+    """What a record waits for before it is in its queue."""
+
+    ROOM = "within the room's part of buffer.memory"
+    MEMORY = "within all of it"
 
 
 class WaitingRoom:
@@ -139,43 +147,80 @@ class WaitingRoom:
         if max_block_ms <= 0:
             if not self._must_wait(topic, partition):
                 return None
-            self._metadata.add(topic, began_ms)
-            self._metadata.request_update_for_topic(topic, began_ms)
-            self._wakeup_sender()
-            raise not_known(self._metadata, topic, partition, self._limit)
-        waiting, pool = WaitingRecord(record, self._life), self._accumulator.pool
-        waiting.reserved_bytes = min(waiting.reserved_bytes, pool.total_bytes)
+            self._ask_for(topic)
+            raise not_known(self._metadata, topic, partition, self.limit)
+        waiting, pool, door = WaitingRecord(record, self._life), self._accumulator.pool, self._waiting.door
+        size_bytes = waiting.reserved_bytes = min(waiting.reserved_bytes, pool.total_bytes)
         self._wait_while_leaving(topic, max_block_ms)
-        has_waited = self._wait_for_room(topic, partition, waiting.reserved_bytes, max_block_ms, began_ms)
-        place = given
+        place, cell = given, None  # in the line for memory, at the door: in one of them at a time
+        has_waited = False
         try:
             while True:
-                with self._waiting.lock:
-                    self._accumulator.ensure_takes_records(record.within)
-                    # With the lock: deadlines that are moved after this look, for nobody could run, find it here.
-                    waiting.sent_ms = self._clock.now_ms()
-                    waiting.deadline_ms = min((began_ms if has_waited else waiting.sent_ms) + max_block_ms,
-                                              waiting.sent_ms + self._delivery_timeout_ms)
-                    queue = self._queue_to_wait_in(topic, partition, waiting.sent_ms)
-                    if queue is None:
-                        return None
-                    is_first = queue.expect(waiting)
-                    is_in = pool.charge(waiting, queue.records, place)
-                if is_first:
-                    self._tell_sender()  # also without memory: who comes next does not, for this one was first
-                if is_in:
-                    break
-                if place is None:
-                    place, has_waited = pool.enter(waiting.reserved_bytes, max_block_ms, began_ms), True
+                entered = self._try_to_enter(waiting, max_block_ms, began_ms if has_waited else None, place)
+                if not isinstance(entered, _Lack):
+                    return entered
+                queue = self.queues.get(topic)
+                if not has_waited and (queue is None or not queue.records):  # else the sender asks
+                    self._ask_for(topic)
+                has_waited = True
+                if entered is _Lack.MEMORY:
+                    if cell is not None:
+                        door.leave(cell)
+                        cell = None
+                    if place is None:
+                        place = pool.enter(size_bytes, max_block_ms, began_ms)
+                    else:
+                        place.wait()
                 else:
-                    place.wait()
+                    if place is not None and place is not given:
+                        place.leave()  # who stands behind may have a known topic
+                        place = None
+                    cell = self._wait_at_door(cell, size_bytes, max_block_ms, began_ms)
+        finally:
+            if cell is not None:
+                door.leave(cell)
+            if place is not None and place is not given:
+                place.leave()
+
+    def _try_to_enter(self, waiting: WaitingRecord, max_block_ms: int, began_ms: int | None,
+                      place: Place | None) -> FutureRecordMetadata | _Lack | None:
+        """Put a record into its queue; return its future, or what it has to wait for, or None: it need not enter.
+
+        Args:
+            waiting: The record.
+            max_block_ms: How long it may wait.
+            began_ms: Since when; None for now.
+            place: The caller's in the line for memory.
+        """
+        record = waiting.serialized
+        topic, partition = record.topic, record.partition
+        try:
+            with self._waiting.lock:
+                self._accumulator.ensure_takes_records(record.within)
+                if not self._waiting.has_room(waiting.reserved_bytes):
+                    return _Lack.ROOM if self._must_wait(topic, partition) else None
+                # With the lock: deadlines that are moved after this look, for nobody could run, find it here.
+                waiting.sent_ms = self._clock.now_ms()
+                waiting.deadline_ms = min((waiting.sent_ms if began_ms is None else began_ms) + max_block_ms,
+                                          waiting.sent_ms + self._delivery_timeout_ms)
+                queue = self._queue_to_wait_in(topic, partition, waiting.sent_ms)
+                if queue is None:
+                    return None
+                is_first = queue.expect(waiting)
+                is_in = self._waiting.charge(waiting, queue, place)
+            if is_first:
+                self._tell_sender()  # also without memory: who comes next does not, for this one was first
         except BaseException:
             self._tell_sender()  # Ctrl-C may leave a record that the sender was not told of
             raise
-        finally:
-            if place is not None and place is not given:
-                place.leave()
-        return waiting.future
+        return waiting.future if is_in else _Lack.MEMORY
+
+    def _ask_for(self, topic: str) -> None:
+        """Have metadata asked for a topic of which no record is here: for the others the sender asks."""
+        now_ms = self._clock.now_ms()
+        self._metadata.add(topic, now_ms)
+        self._metadata.request_update_for_topic(topic, now_ms)
+        self._wakeup_sender()
 
     def _tell_sender(self) -> None:
         self._has_news = True  # first: who is woken finds it
@@ -206,33 +251,23 @@ class WaitingRoom:
         del queues[key]
         return None
 
-    def _wait_for_room(self, topic: str, partition: int | None, size_bytes: int, max_block_ms: int,
-                       began_ms: int) -> bool:
-        """Wait at the door while the room holds as much as it may; return whether that took time.
+    def _wait_at_door(self, cell: Cell | None, size_bytes: int, max_block_ms: int, began_ms: int) -> Cell:
+        """Wait until the door was rung, and be there for the next ring; who has just come looks again before he waits.
 
         Raises:
             BufferExhaustedError: The time is over, or this is a callback. Not sent.
             LoopWaitError: This is an event loop. Not sent.
         """
         waiting, pool = self._waiting, self._accumulator.pool
-        cell: Cell | None = None
-        try:
-            while not waiting.has_room(size_bytes) and self._must_wait(topic, partition) and (
-                    not self._accumulator.is_closed):
-                if cell is None:  # be there to be woken, and look again
-                    pool.ensure_may_wait(size_bytes, waiting.describe, waiting.door)
-                    cell = waiting.door.enter()
-                    continue
-                now_ms = self._clock.now_ms()
-                if now_ms - began_ms >= max_block_ms:
-                    raise pool.exhausted(size_bytes, max_block_ms, waiting.describe())
-                self._clock.wait(cell, (began_ms + max_block_ms - now_ms) / 1000)
-                waiting.add_wait(self._clock.now_ms() - now_ms)
-                cell = waiting.door.enter()
-            return cell is not None
-        finally:
-            if cell is not None:
-                waiting.door.leave(cell)
+        if cell is None:
+            pool.ensure_may_wait(size_bytes, waiting.describe, waiting.door)
+            return waiting.door.enter()
+        now_ms = self._clock.now_ms()
+        if now_ms - began_ms >= max_block_ms:
+            raise pool.exhausted(size_bytes, max_block_ms, waiting.describe())
+        self._clock.wait(cell, (began_ms + max_block_ms - now_ms) / 1000)
+        waiting.add_wait(self._clock.now_ms() - now_ms)
+        return waiting.door.enter()
 
     def _wait_while_leaving(self, topic: str, max_block_ms: int) -> None:
         """Let the sender empty a queue of many records before more come in; else it might never be empty.
@@ -248,7 +283,8 @@ class WaitingRoom:
             self._clock.wait(cell, min(max_block_ms, _MOST_DOOR_MS) / 1000)
 
     @property
-    def _limit(self) -> str:
+    def limit(self) -> str:
+        """Which setting ends the wait of a record here, and its value; for errors."""
         if self._delivery_timeout_ms < self._max_block_ms:
             return f"delivery.timeout.ms = {self._delivery_timeout_ms} ms"
         return f"max.block.ms = {self._max_block_ms} ms"
@@ -270,15 +306,13 @@ class WaitingRoom:
         # a difference is read before the queues are: whatever comes later is seen the next time.
         seen = metadata.cluster, metadata.version(), metadata.fatal_count
         if self._has_news or seen != self._seen or now_ms >= self._next_look_ms:
-            if self._seen is None or self._seen[0] is not seen[0]:
-                self._waiting.is_door_due = True  # the topic of who waits there may be known now
             self._seen = None  # a look that ends half way is no look
             self._has_news = False
             queues = list(self._waiting.queues.values())
             share = max(1, _MOST_RECORDS_A_TURN // max(1, len(queues)))
             self._next_look_ms = now_ms + min((self._step(queue, now_ms, share) for queue in queues), default=NEVER_MS)
             self._seen = seen
-            self._waiting.open_door()
+            self._waiting.door.ring()  # records may have left, or the topic of who waits there is known now
         return 0 if self._has_news else max(0, self._next_look_ms - now_ms)
 
     def _step(self, queue: WaitingQueue, now_ms: int, share: int) -> int:
@@ -305,7 +339,7 @@ class WaitingRoom:
             return
         for record in list(queue.records):  # copied in one call of C: callers append meanwhile
             if record.deadline_ms <= now_ms:
-                self._fail(queue, record, not_known(self._metadata, queue.topic, queue.partition, self._limit))
+                self._fail(queue, record, not_known(self._metadata, queue.topic, queue.partition, self.limit))
         with self._waiting.lock:
             queue.find_first_deadline()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -139,6 +140,38 @@ def test_topic_when_it_is_unknown_then_records_for_others_go_on_though_its_room_
     filling.join(GIVE_UP_S)
     assert full.is_set()
     assert all(isinstance(future.exception(0), ProducerClosedError) for future in futures)
+
+
+@pytest.mark.needs(Can.REFUSE_UNKNOWN_TOPICS)
+def test_topic_when_it_is_unknown_and_threads_wait_for_memory_with_it_then_it_has_a_quarter_all_the_same(
+        cluster: Cluster, topic: str, topic_name: str, connect: Connect, proxy: FaultProxy) -> None:
+    """Each had looked at the limit before he waited for memory, when nothing was in the room: together they took all of
+    buffer.memory, and who sent to a known topic stood still until their records failed, ten seconds."""
+    producer = connect(through=proxy, buffer_memory=400_000, batch_size=0, max_block_ms=2**31 - 1)
+    witness = Witness(producer, topic)
+    count = witness.deliver_one() + 1
+    await_memory_back(producer)
+    held = proxy.on("Produce", times=None).hold_request()
+    while free_bytes(producer) >= 45_000:
+        witness.send(count, padding=40_000)
+        count += 1
+
+    def send() -> None:
+        with suppress(ProducerClosedError):
+            producer.send(f"{topic_name}-misspelt", b"v" * 45_000)
+
+    threads = [threading.Thread(target=send) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: producer.metrics()["waiting-threads"] == 12, "all wait for memory")
+    held.release()
+    witness.send(count, padding=40_000)
+    witness.await_all()
+    assert sum(state.bytes for state in producer.waiting() if state.topic != topic) <= 100_000
+    producer.close(0)
+    for thread in threads:
+        thread.join(GIVE_UP_S)
+    assert not any(thread.is_alive() for thread in threads)
 
 
 @pytest.mark.needs(Can.REFUSE_UNKNOWN_TOPICS)

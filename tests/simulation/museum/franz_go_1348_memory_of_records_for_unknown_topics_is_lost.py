@@ -11,8 +11,8 @@ from tests.simulation.museum import Edit
 
 PATCH = (
     Edit("accumulator/waiting_records.py", """
-        self._pool.release(record, queue.records)
+            self._pool.release(record, queue.records)
 """, """
-        self._pool.take_out(record, queue.records)
+            self._pool.take_out(record, queue.records)
 """),
 )

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from pyproducer.accumulator.buffer_pool import BufferPool
 from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.waiting_records import WaitingQueue, WaitingRecord, WaitingRecords
@@ -14,7 +18,7 @@ class Room:
     def __init__(self, limit_bytes: int) -> None:
         clock = ManualClock()
         self.life = Life("a", clock)
-        self.pool = BufferPool(100_000, clock, self.life, count_held=lambda: self.waiting.held_bytes())
+        self.pool = BufferPool(100_000, clock, self.life, count_held=lambda: self.waiting.count_held())
         self.waiting = WaitingRecords(self.pool, limit_bytes, self.life, lambda _batch: False)
         self.queue = self.waiting.queues["u"] = WaitingQueue("u", None, 0)
 
@@ -23,7 +27,7 @@ class Room:
             return False
         record = WaitingRecord(record_of("u", 0, 0, b"v"), self.life)
         record.reserved_bytes = reserved_bytes
-        return self.pool.charge(record, self.queue.records)
+        return self.waiting.charge(record, self.queue)
 
     def fail_first(self) -> None:
         self.waiting.fail(self.queue, self.queue.records[0], KafkaError("the test"))
@@ -46,31 +50,40 @@ def test_limit_when_a_record_is_above_it_then_it_has_room_alone() -> None:
     assert not room.enter(1)
 
 
-def test_limit_when_records_did_not_come_after_all_then_they_do_not_count() -> None:
-    """There was no memory for them, or Ctrl-C came before they were charged."""
+def test_limit_when_there_is_no_memory_for_records_then_they_do_not_count() -> None:
     room = Room(100)
+    place = room.pool.enter(60, 1000)  # somebody waits before them
     for _ in range(5):
-        assert room.waiting.has_room(60)
+        assert not room.enter(60)
+    place.leave()
     assert room.enter(100)
 
 
-def test_door_when_records_have_left_then_it_is_opened_once_for_all_of_them() -> None:
+def test_limit_when_a_step_ended_half_way_then_what_is_held_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C, between the record's way into its queue and the sum."""
     room = Room(100)
-    door = room.waiting.door
+    real = room.pool.charge
+
+    def charge(*arguments: Any) -> bool:
+        real(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(room.pool, "charge", charge)
+    with pytest.raises(KeyboardInterrupt):
+        room.enter(60)
+    monkeypatch.undo()
+    assert not room.enter(41)
+    assert room.enter(40)
+    assert room.waiting.held_bytes() == 100
+
+
+def test_door_when_all_records_fail_then_who_waits_there_is_rung() -> None:
+    room = Room(100)
     room.enter(60)
-    first, second = door.enter(), door.enter()
-    room.waiting.open_door()
-    assert len(door) == 2, "nobody has left"
-    door.leave(second)
-    door.leave(second)
-    room.fail_first()
-    assert first.locked()
-    room.waiting.open_door()
-    assert not first.locked()
-    assert second.locked(), "he waits no more"
-    assert len(door) == 0
-    third = door.enter()
-    room.waiting.open_door()
-    assert third.locked()
+    door = room.waiting.door
+    cell = door.enter()
+    assert room.waiting.fail_all(lambda _topic: KafkaError("the test")) == 1
+    assert not cell.locked()
+    cell = door.enter()
     room.waiting.close()
-    assert not third.locked()
+    assert not cell.locked()

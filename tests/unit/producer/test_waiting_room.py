@@ -8,12 +8,13 @@ import linecache
 import os
 import sys
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pyproducer.accumulator.batch_state import BatchState
-from pyproducer.accumulator.buffer_pool import Place
+from pyproducer.accumulator.buffer_pool import LoopWaitError, Place
 from pyproducer.accumulator.life import UNOWNED
 from pyproducer.accumulator.producer_batch import ProducerBatch
 from pyproducer.client.metadata import MetadataRequest
@@ -30,7 +31,7 @@ from pyproducer.common.errors import (
     ProducerClosedError,
     UnknownTopicOrPartitionError,
 )
-from pyproducer.common.waiting import is_owned
+from pyproducer.common.waiting import Waiters, is_owned
 from pyproducer.hotpath import FutureRecordMetadata
 from pyproducer.producer import waiting_room
 from pyproducer.producer.partitioners import RoundRobinPartitioner
@@ -677,22 +678,59 @@ def test_room_when_its_quarter_is_used_up_then_who_enters_waits_and_known_topics
     producer.enter(b"v" * 1000)
 
 
-def test_caller_at_the_door_when_his_topic_is_known_then_he_goes_his_way_though_the_room_is_full(
-        monkeypatch: pytest.MonkeyPatch) -> None:
-    """A misspelt topic held up whoever had come for a new one: nobody woke him before its records had failed."""
+@pytest.mark.parametrize("partition", [None, 1])
+def test_caller_at_the_door_when_his_topic_exists_then_it_is_asked_for_and_he_goes_his_way_though_the_room_is_full(
+        monkeypatch: pytest.MonkeyPatch, partition: int | None) -> None:
+    """A misspelt topic held up whoever had come for another: only for records in the room was metadata asked, so his
+    was known when those had failed, ten seconds later."""
     producer = stepped(memory=400_000)
+    if partition is not None:
+        producer.tell(1)
     fill_room(producer, "misspelt")
+    producer.turn()
+    producer.tell(0, topic="misspelt", code=UNKNOWN)
     rings: list[bool] = []
 
     def wait(cell: Any, _timeout_s: float) -> bool:
-        producer.tell(1)
+        now_ms = producer.clock.now_ms()
+        assert producer.metadata.time_to_next_update(now_ms) <= 100, "not before metadata.max.age.ms"
+        assert "u" in producer.metadata.topics()
+        producer.tell(2)
         producer.turn()
         rings.append(cell.acquire(blocking=False))
         return rings[-1]
 
     monkeypatch.setattr(producer.clock, "wait", wait)
-    assert producer.room.enter(record_of("u", None, 0, b"v" * 4000), 1000) is None
+    woken = producer.wakeup.count
+    assert producer.room.enter(record_of("u", partition, 0, b"v" * 4000), 1000) is None
+    assert producer.wakeup.count > woken, "the sender asks"
     assert rings == [True], "not at the end of his time"
+
+
+def test_caller_when_an_event_loop_finds_the_room_full_then_his_topic_is_asked_for() -> None:
+    producer = stepped(memory=40_000)
+    fill_room(producer, "misspelt")
+    producer.life.loop = SimpleNamespace(is_here=True)  # type: ignore[assignment]
+    with pytest.raises(LoopWaitError):
+        producer.enter(b"v" * 4000)
+    assert "u" in producer.metadata.topics()
+
+
+def test_caller_when_he_waits_for_all_memory_then_his_topic_is_asked_for_meanwhile(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was left of max.block.ms behind that wait might be too short for an answer."""
+    producer = stepped(memory=40_000, batch_size=37_000)
+    producer.append(0)
+    producer.turn()
+
+    def wait(cell: Any, _timeout_s: float) -> bool:
+        producer.turn()
+        assert "u" in producer.metadata.topics()
+        producer.answer_all()
+        return cell.acquire(blocking=False)
+
+    monkeypatch.setattr(producer.clock, "wait", wait)
+    producer.enter(b"v" * 2000)
 
 
 def test_room_when_a_record_is_above_its_part_then_it_is_let_in_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -738,6 +776,39 @@ def test_caller_when_it_is_all_memory_that_lacks_then_he_waits_for_that_and_ente
     assert waits == [1], "in the line of all, with the others"
     assert not future.done()
     assert len(producer.accumulator.waiting.door) == producer.pool.queued_count == 0
+
+
+def test_caller_when_the_room_is_full_before_all_memory_comes_back_then_he_leaves_that_line_and_waits_at_the_door(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit was asked once, before that wait: callers of a misspelt topic took all of buffer.memory, one after the
+    other, and who sent to a known one stood still until their records failed."""
+    producer = stepped(memory=40_000, batch_size=37_000)
+    producer.append(0)
+    producer.turn()
+    waiting = producer.accumulator.waiting
+    lines: list[tuple[int, int]] = []
+    behind: list[Place] = []
+
+    def wait(cell: Any, _timeout_s: float) -> bool:
+        lines.append((len(waiting.door), producer.pool.queued_count))
+        if len(lines) == 1:
+            behind.append(producer.pool.enter(2000, 1000))
+            producer.answer_all()
+            other = threading.Thread(target=producer.room.enter, args=(
+                record_of("misspelt", None, 0, b"v" * 8000), 1000, producer.pool._first()))  # as who stood before him
+            other.start()
+            other.join(GIVE_UP_S)
+        else:
+            assert not behind[0].cell.locked(), "who comes next in that line has his turn"
+            behind[0].leave()
+            producer.turn(advance=1000)  # those in the room expire
+        return cell.acquire(blocking=False)
+
+    monkeypatch.setattr(producer.clock, "wait", wait)
+    future = producer.enter(b"v" * 2000, max_block_ms=5000)
+    assert lines == [(0, 1), (1, 1)], "in one line at a time"
+    assert [record.future for record in waiting.incomplete()] == [future]
+    assert len(waiting.door) == producer.pool.queued_count == 0
 
 
 def test_caller_when_he_waits_for_the_room_and_then_for_all_memory_then_both_together_take_max_block_ms(
@@ -813,6 +884,36 @@ def watch(producer: SteppedProducer, key: Any = "u") -> Watched:
     queue = producer.accumulator.waiting.queues[key]
     records = queue.records = Watched(queue.records)
     return records
+
+
+def test_caller_when_the_room_is_full_then_nobody_looks_at_each_record_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event loop whose send_nowait() was refused walked over all that waited, some thousand records, twice in each
+    call; so did each caller at the door for each answer of metadata."""
+    producer = stepped(memory=400_000)
+    fill_room(producer)
+    records = watch(producer)
+    loop, producer.life.loop = producer.life.loop, SimpleNamespace(is_here=True)  # type: ignore[assignment]
+    with pytest.raises(LoopWaitError, match="of 100000 bytes, the part of buffer"):
+        producer.enter(b"v" * 4000)
+    producer.life.loop = loop
+    pass_waits(monkeypatch, producer)
+    with pytest.raises(BufferExhaustedError):
+        producer.enter(b"v" * 4000, max_block_ms=1)
+    assert records.walks == 0
+
+
+def test_callback_when_it_sends_a_record_that_failed_in_the_room_again_then_nobody_looks_at_each_record_in_it() -> None:
+    """To a dead letter topic, which is not known either."""
+    producer = stepped(memory=400_000)
+    sent: list[Any] = []
+    while part_left(producer) >= 6000:
+        producer.enter(b"v" * 1000, on_completion=lambda *_: sent.append(producer.enter(b"v" * 1000, topic="dead")))
+    count = len(producer.accumulator.waiting.queues["u"].records)
+    records = watch(producer)
+    producer.life.sender_ident = threading.get_ident()
+    producer.turn(advance=1000)
+    assert len(sent) == count
+    assert records.walks <= 2, "those that end, and which is next"
 
 
 def test_turn_when_the_waiting_records_end_out_of_order_then_it_does_not_look_at_each_of_them() -> None:
@@ -1025,6 +1126,29 @@ def test_turn_when_it_ends_between_two_queues_then_the_record_is_in_one_and_memo
     assert sum(producer.life.tally.summary().failed.values()) == (not comes)
     assert producer.held_bytes == producer.accumulator.waiting.held_bytes() == 0
     assert not producer.room.queues
+
+
+def test_caller_at_the_door_when_the_turn_that_was_to_wake_him_ended_half_way_then_recovery_wakes_him(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """The room was empty, no turn looked at it any more, and he stood there to the end of max.block.ms."""
+    producer = stepped(memory=40_000)
+    fill_room(producer)
+    door = producer.accumulator.waiting.door
+    cell = door.enter()
+    real = Waiters.ring
+
+    def ring(waiters: Waiters) -> None:
+        if waiters is door:
+            monkeypatch.undo()
+            raise MemoryError
+        real(waiters)
+
+    monkeypatch.setattr(Waiters, "ring", ring)
+    with pytest.raises(MemoryError):
+        producer.turn(advance=1000)
+    assert not producer.accumulator.waiting.has_any()
+    producer.sender.recover(producer.clock.now_ms())
+    assert not cell.locked()
 
 
 def test_abort_when_records_wait_then_they_fail_and_their_memory_is_back() -> None:
