@@ -59,7 +59,7 @@ class _Sum:
 
 
 def why_not_done(accumulator: RecordAccumulator, metadata: ProducerMetadata, trouble: str,
-                 topic_partition: TopicPartition) -> str:
+                 topic_partition: TopicPartition, wait_limit: str) -> str:
     """Say why records are not done, and which setting bounds that, for the end of an error's text.
 
     Args:
@@ -67,11 +67,12 @@ def why_not_done(accumulator: RecordAccumulator, metadata: ProducerMetadata, tro
         metadata: What is known, and what failed.
         trouble: Why the client's own requests fail; "" where none does.
         topic_partition: Where they go; UNKNOWN_PARTITION: to any partition of the topic.
+        wait_limit: Which setting ends the wait for a topic, and its value.
     """
     topic, partition = topic_partition
     if any(queue.topic == topic and (partition == UNKNOWN_PARTITION or queue.partition in (None, partition))
            for queue in list(accumulator.waiting.queues.values())):
-        return (" (the wait for the topic ends with max.block.ms, or after ten seconds in which brokers say that it "
+        return (f" (the wait for the topic ends with {wait_limit}, or after ten seconds in which brokers say that it "
                 f"does not exist); {metadata.describe_failure(topic)}")
     return (f" (delivery.timeout.ms decides how long that is tried){last_attempt(accumulator, topic_partition)}"
             f"{'; ' + trouble if trouble else ''}{failing_addresses(metadata)}")

@@ -278,7 +278,7 @@ def _build(config: ProducerConfig, key_serializer: object, value_serializer: obj
     if hotpath.ROLE_IS_SAFE:
         life.take_turn = turns.take
     life.why_not_done = lambda topic_partition: why_not_done(
-        accumulator, metadata, "" if own_requests is None else own_requests.trouble, topic_partition)
+        accumulator, metadata, "" if own_requests is None else own_requests.trouble, topic_partition, room.limit)
     record_sender = RecordSender(
         metadata=metadata, routes=routes, accumulator=accumulator, room=room, partitioning=partitioning,
         key_serializer=parts.key_serializer, value_serializer=parts.value_serializer,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from pyproducer.accumulator.batch_state import BatchState
+from pyproducer.common.errors import KafkaTimeoutError
 from pyproducer.producer.live_view import waiting_partitions
 from tests.unit.producer.facade import Facades
 from tests.unit.sender.stepped_producer import SteppedProducer
@@ -55,3 +58,15 @@ def test_partitions_when_a_topic_has_a_thousand_or_more_and_few_wait_then_those_
     assert len(rows) == 1000
     assert rows["t", 999 + more]["records-waiting"] == 1
     assert sum(row["records-waiting"] for row in rows.values()) == 1
+
+
+@pytest.mark.parametrize(("delivery_timeout_ms", "limit"), [
+    (4000, "delivery.timeout.ms = 4000 ms"), (120_000, "max.block.ms = 60000 ms")])
+def test_result_when_a_record_waits_for_its_topic_then_the_error_names_the_setting_that_ends_that(
+        facades: Facades, delivery_timeout_ms: int, limit: str) -> None:
+    """It named max.block.ms where delivery.timeout.ms was smaller, and the record failed with that."""
+    facade = facades(**{"delivery.timeout.ms": delivery_timeout_ms, "request.timeout.ms": 3000, "linger.ms": 0})
+    facade.broker.is_reachable = False
+    future = facade.producer.send("t", b"v")
+    with pytest.raises(KafkaTimeoutError, match=re.escape(f"the wait for the topic ends with {limit}, or")):
+        future.result(0)
