@@ -377,6 +377,8 @@ class BatchFuture(_Future):
         if self._metadata.errors:
             self._watch_failures()
         while True:
+            if self._life.is_forked:  # by the one before: the rest is the parent's
+                return
             with self._lock:  # against remove_done_callback
                 if not self._callbacks:
                     break

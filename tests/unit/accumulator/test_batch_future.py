@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from pyproducer.accumulator.batch_future import BatchFuture, BatchMetadata, RowRange
+from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import ProduceRequestResult
 from pyproducer.common.cluster import TopicPartition
 from pyproducer.common.errors import DisconnectedError, KafkaError, KafkaTimeoutError, LocalProtocolError
+from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
 
 
@@ -229,6 +231,23 @@ def test_done_callbacks_when_all_rows_are_done_then_run_once_in_order_and_one_th
     future.on_stored(rows_of(future, 0, 0), 4, -1)
     assert seen == ["fails", "second 4", "late"]
     assert "a done callback of <BatchFuture t rows=1 done> raised" in caplog.text
+
+
+def test_done_callbacks_when_one_forks_then_those_behind_it_do_not_run_in_the_child() -> None:
+    """Rows that went one by one were told twice: what was behind it wrote its line in the parent and in the child."""
+    life = Life("c", ManualClock())
+    future = BatchFuture("t", array("i", [0]), array("q", [1000]), life)
+    seen: list[str] = []
+
+    def fork(_: BatchFuture) -> None:
+        seen.append("forks")
+        life.mark_forked()  # as in the child
+
+    future.add_done_callback(fork)
+    future.add_done_callback(lambda _: seen.append("the parent's"))
+    future.on_handed_over()
+    future.on_row(0, 0, 4, 1000)
+    assert seen == ["forks"]
 
 
 def test_await_when_rows_are_done_later_or_already_then_gives_the_metadata() -> None:
