@@ -272,8 +272,9 @@ class Completion:
             batch.may_be_in_log = True
         record_errors = {row["batch_index"]: row["batch_index_error_message"]
                          for row in (partition.get("record_errors") or ())} if version >= 8 else {}
-        self._retry_or_fail(batch, error, known, response.received_ms,
-                            error_for=_error_by_record(error, record_errors, batch) if record_errors else None)
+        self._retry_or_fail(
+            batch, error, known, response.received_ms,
+            error_for=_error_by_record(error, record_errors, error_message, batch) if record_errors else None)
         if error.refresh_metadata:
             log.debug("Metadata is refreshed: %s", error)
             self._metadata.request_update()
@@ -402,15 +403,18 @@ def _tried(batch: ProducerBatch) -> str:
         "while its first request was not answered" if batch.is_in_flight else "before it could be sent")
 
 
-def _error_by_record(error: ApiError, messages: dict[int, str | None],
+def _error_by_record(error: ApiError, messages: dict[int, str | None], error_message: str | None,
                      batch: ProducerBatch) -> Callable[[int], KafkaError]:
-    """Give a record that the broker named its own words, and the others of the batch those of the first one (KIP-467).
+    """Give a record that the broker named its own words, and the others those of the first one that has any (KIP-467).
 
-    Differs from Java, which tells the others none.
+    One without words gets `error_message`, which is the batch's. Differs from Java, which tells the others none.
     """
+    first = next((index for index, message in messages.items() if message), next(iter(messages)))
+
     def error_for(index: int) -> KafkaError:
-        named = index if index in messages else next(iter(messages))
-        own = error_for_code(error.code, message=messages[named], api=error.api, node_id=error.node_id)
+        named = index if index in messages else first
+        own = error_for_code(error.code, message=messages[named] or error_message, api=error.api,
+                             node_id=error.node_id)
         if named != index:  # who sees this error alone, of all, is to see why
             own.args = (f"The record is valid, but it was part of a batch that the broker refused because of another "
                         f"record: {own}",)

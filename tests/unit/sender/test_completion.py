@@ -273,6 +273,28 @@ def test_invalid_records_when_the_broker_names_one_then_it_alone_is_blamed_and_a
         assert "refused" in str(producer.error_of(innocent).__cause__)
 
 
+@pytest.mark.parametrize(("words", "told"), [
+    ({1: None}, ("Schema id 7 is not registered", "Schema id 7 is not registered")),
+    ({1: ""}, ("Schema id 7 is not registered", "Schema id 7 is not registered")),
+    ({1: None, 2: "c has no key"}, ("c has no key", "Schema id 7 is not registered"))],
+    ids=["null", "empty", "another has some"])
+def test_invalid_records_when_one_is_named_without_words_then_it_gets_those_of_the_answer(
+        words: dict[int, str | None], told: tuple[str, str]) -> None:
+    """The words are nullable. What the broker said of all was told to nobody: "The record failed the broker's
+    validation" was all that stood in any error."""
+    producer = started()
+    for name in "abc":
+        producer.append_told(name)
+    producer.turn()
+    producer.answer_all(code=ErrorCode.INVALID_RECORD, error_message="Schema id 7 is not registered", record_errors=[
+        {"batch_index": index, "batch_index_error_message": text} for index, text in words.items()])
+    of_others, of_named = told
+    assert str(producer.error_of("a")).startswith(
+        f"The record is valid, but it was part of a batch that the broker refused because of another record: "
+        f"INVALID_RECORD: {of_others}")
+    assert str(producer.error_of("b")).startswith(f"INVALID_RECORD: {of_named}")
+
+
 def test_invalid_records_when_an_earlier_attempt_was_not_answered_then_all_may_be_in_the_log() -> None:
     """The leader looks at the records before it looks whether it has them: a batch that was stored, and whose answer
     was lost, can be refused when it is sent again, where the topic's settings changed meanwhile. Its records were
