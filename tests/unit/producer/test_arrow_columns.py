@@ -264,6 +264,18 @@ def test_column_when_it_is_neither_bytes_nor_text_then_it_is_refused_whatever_ro
         send([b"a", b"b"], keys=column())
 
 
+def test_type_when_pyarrow_knows_no_views_then_a_wrong_one_is_refused_all_the_same(
+        send: Callable[..., list[Record]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyarrow 15 has no function that asks for them: AttributeError, where a TypeError says what a column must be."""
+    for name in ("is_string_view", "is_binary_view"):
+        monkeypatch.delattr(pyarrow.types, name, raising=False)
+    with pytest.raises(TypeError, match="values must be an Arrow array of binary"):
+        send(pyarrow.array([1, 2]))
+    for pair in ((pyarrow.int32(), pyarrow.binary()), (pyarrow.string(), pyarrow.int64())):
+        with pytest.raises(TypeError, match="headers must be an Arrow array of list"):
+            send([b"v"], headers=pyarrow.nulls(1, header_type(*pair)))
+
+
 def test_headers_when_they_are_arrows_then_the_same_are_taken_and_refused_whatever_road_they_take(
         send: Callable[..., list[Record]]) -> None:
     pair = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
