@@ -16,7 +16,7 @@ from pyproducer.accumulator.life import Life
 from pyproducer.accumulator.produce_result import OnCompletion, ProduceRequestResult, RowCallback
 from pyproducer.accumulator.serialized_record import SerializedRecord
 from pyproducer.common.clock import Clock
-from pyproducer.common.cluster import UNKNOWN_PARTITION, TopicPartition
+from pyproducer.common.cluster import UNKNOWN_PARTITION
 from pyproducer.common.errors import (
     AbortableTransactionError,
     BufferExhaustedError,
@@ -91,22 +91,28 @@ def send_rows(sender: RecordSender, topic: str, values: Any, keys: Any, headers:
             times[row] = created
     future = BatchFuture(topic, places, times, life, within)
     rows = _serialize(sender, records, future)
-    for row, prepared in enumerate(rows):
-        # What is caught is what the road itself raises: any other exception comes from outside, as an alarm does, and
-        # a row that was handed over must not be told a second time.
-        try:
-            outcome = _enqueue(sender, prepared, clock, created, deadline_ms, within,
-                               partial(places.__setitem__, row))
-            partition = outcome.topic_partition.partition
-            if partition != UNKNOWN_PARTITION:
-                places[row] = partition
-                future.on_appended(partition, outcome)
-        except REFUSES_THE_REST as error:
-            for refused in range(row, count):
-                _refuse(sender, future, refused, rows[refused].record, error)
-            break
-        except KafkaError as error:
-            _refuse(sender, future, row, prepared.record, error)
+    row = 0
+    try:
+        for row, prepared in enumerate(rows):
+            # What is caught is what the road itself raises: any other exception comes from outside, as an alarm does,
+            # and a row that was handed over must not be told a second time.
+            try:
+                outcome = _enqueue(sender, prepared, clock, created, deadline_ms, within,
+                                   partial(places.__setitem__, row))
+                partition = outcome.topic_partition.partition
+                if partition != UNKNOWN_PARTITION:
+                    places[row] = partition
+                    future.on_appended(partition, outcome)
+            except REFUSES_THE_REST as error:
+                for refused in range(row, count):
+                    _refuse(sender, future, refused, rows[refused], error)
+                break
+            except KafkaError as error:
+                _refuse(sender, future, row, prepared, error)
+    except Exception as error:  # from outside: interceptors hear of what was not handed over, as the caller does
+        for left in rows[row:]:
+            _tell_interceptors(sender, left, error)
+        raise
     future.on_handed_over()
     return future
 
@@ -121,9 +127,9 @@ def _serialize(sender: RecordSender, records: Sequence[ProducerRecord], future: 
                 record, on_completion = sender.intercept(record, on_completion)
             parts = sender.to_bytes(record, number)
         except Exception as error:
-            if sender.interceptors:
-                for heard in (*(row.record for row in rows), record):
-                    sender.interceptors.on_send_error(_place(heard), error, heard.headers)
+            for row in rows:
+                _tell_interceptors(sender, row, error)
+            sender.tell_interceptors(error, record.topic, record.partition, on_completion)
             raise
         rows.append(_Row(record, *parts, on_completion))
     return rows
@@ -147,14 +153,14 @@ def _enqueue(sender: RecordSender, row: _Row, clock: Clock, created: int, deadli
     return outcome
 
 
-def _refuse(sender: RecordSender, future: BatchFuture, row: int, record: ProducerRecord, error: KafkaError) -> None:
-    if sender.interceptors:
-        sender.interceptors.on_send_error(_place(record), error, record.headers)
-    future.on_refused((row,), error)
+def _refuse(sender: RecordSender, future: BatchFuture, number: int, row: _Row, error: KafkaError) -> None:
+    _tell_interceptors(sender, row, error)
+    future.on_refused((number,), error)
 
 
-def _place(record: ProducerRecord) -> TopicPartition:
-    return TopicPartition(record.topic, UNKNOWN_PARTITION if record.partition is None else record.partition)
+def _tell_interceptors(sender: RecordSender, row: _Row, error: Exception) -> None:
+    """Tell interceptors that a row was not handed over, unless they were told already what became of it."""
+    sender.tell_interceptors(error, row.record.topic, row.record.partition, row.on_completion)
 
 
 def _header_rows(column: Any) -> list[Any]:

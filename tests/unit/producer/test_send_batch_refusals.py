@@ -17,6 +17,7 @@ from pyproducer import BufferExhaustedError, KafkaError, KafkaTimeoutError, Prod
 from pyproducer.accumulator import batch_future
 from pyproducer.accumulator.batch_future import BatchFuture, RowRange
 from pyproducer.common.errors import IllegalStateError, PartitionerError
+from pyproducer.producer.do_send import RecordSender
 from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
 from tests.unit.producer.facade import CallerWaits, Facade, Facades
@@ -310,6 +311,37 @@ def test_send_batch_when_memory_ends_then_interceptors_hear_of_each_row_once(
     assert_told(told, facade, future, BufferExhaustedError)
     refused = len(future.result(0).errors)
     assert Counter(ended) == Counter({type(None): COUNT - refused, BufferExhaustedError: refused})
+
+
+@pytest.mark.parametrize("is_accepted", [False, True])
+def test_send_batch_when_an_exception_from_outside_ends_it_then_interceptors_hear_of_each_row_once(
+        facades: Facades, told: Counter[int], monkeypatch: pytest.MonkeyPatch, is_accepted: bool) -> None:
+    """An alarm's handler raised between two rows: those behind were in on_send() and never in on_acknowledgement()."""
+    ended: list[Any] = []
+
+    class Counting(ProducerInterceptor):
+        def on_acknowledgement(self, _metadata: Any, exception: Any) -> None:
+            ended.append(type(exception))
+
+    facade = made(facades, "columns", **{"interceptor.classes": [Counting()]})
+    enqueue, rows_left = RecordSender.enqueue, [1, 1]
+
+    def interrupted(*arguments: Any) -> Any:
+        if rows_left:
+            rows_left.pop()
+            return enqueue(*arguments)
+        if is_accepted:
+            enqueue(*arguments)
+        raise TimeoutError("the alarm's handler")
+
+    monkeypatch.setattr(RecordSender, "enqueue", interrupted)
+    with pytest.raises(TimeoutError, match="the alarm's handler"):
+        facade.producer.send_batch("t", VALUES, partitions=PLACES)
+    facade.broker.holds = False
+    facade.producer.flush(GIVE_UP_S)
+    facade.broker.take_turns()
+    assert sorted(told) == [0, 1] + [2] * is_accepted
+    assert Counter(ended) == Counter({type(None): 2, TimeoutError: COUNT - 2})
 
 
 @ROADS
