@@ -102,8 +102,9 @@ class ProducerInterceptors:
         self._interceptors = tuple(interceptors)
         self._on_send = tuple((interceptor, interceptor.on_send) for interceptor in self._interceptors
                               if getattr(interceptor, "on_send", None) is not None)
-        self._takes_headers = tuple(_takes_headers(getattr(interceptor, "on_acknowledgement", None))
-                                    for interceptor in self._interceptors)
+        self._on_acknowledgement = tuple(
+            (on_acknowledgement, _takes_headers(on_acknowledgement)) for interceptor in self._interceptors
+            if (on_acknowledgement := getattr(interceptor, "on_acknowledgement", None)) is not None)
 
     def __len__(self) -> int:
         return len(self._interceptors)
@@ -159,10 +160,7 @@ class ProducerInterceptors:
 
     def _tell(self, metadata: RecordMetadata | None, exception: BaseException | None, headers: tuple[Header, ...],
               caught: type[BaseException]) -> None:
-        for interceptor, takes_headers in zip(self._interceptors, self._takes_headers, strict=True):
-            on_acknowledgement = getattr(interceptor, "on_acknowledgement", None)
-            if on_acknowledgement is None:
-                continue
+        for on_acknowledgement, takes_headers in self._on_acknowledgement:
             try:
                 if takes_headers:
                     on_acknowledgement(metadata, exception, headers)

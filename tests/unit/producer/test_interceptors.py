@@ -85,6 +85,23 @@ def test_outcome_when_acknowledged_then_all_are_told_even_if_one_raises(caplog: 
     assert "Error executing interceptor on_acknowledgement callback" in caplog.text
 
 
+def test_outcome_when_there_is_no_memory_to_look_up_a_method_then_all_are_told() -> None:
+    """It was looked up for each record, outside of what catches: those behind were not told."""
+    class Looked(Appending):
+        is_out_of_memory = False
+
+        def __getattribute__(self, name: str) -> Any:
+            if type(self).is_out_of_memory:
+                raise MemoryError
+            return super().__getattribute__(name)
+
+    first, last = Looked(), Appending()
+    chain = ProducerInterceptors([first, last])
+    Looked.is_out_of_memory = True
+    chain.on_acknowledgement(METADATA, None)
+    assert last.seen == [(METADATA, None)]
+
+
 @pytest.mark.parametrize("partition", [2, -1])
 def test_send_when_it_fails_then_what_is_known_is_told(partition: int) -> None:
     metadata = RecordMetadata("t", partition, -1, -1, -1, -1)
