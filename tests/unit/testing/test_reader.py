@@ -117,7 +117,7 @@ class Logs:
     def _fetched(self, partition: int, offset: int) -> Any:
         error_code = 0 if self.start_offsets[partition] <= offset <= self.end_offset(partition) else 1
         found = [batch for batch in self.batches[partition] if next(read_batches(batch)).last_offset >= offset]
-        return {"error_code": 0, "responses": [{"partitions": [
+        return {"error_code": 0, "throttle_time_ms": 0, "responses": [{"partitions": [
             {"error_code": error_code, "high_watermark": -1, "last_stable_offset": -1,
              "records": b"".join(found[:self.batches_in_an_answer]),
              "aborted_transactions": self._aborted_of(found[:self.batches_in_an_answer])}]}]}
