@@ -181,8 +181,11 @@ def explain(material: Material) -> Why:
     computing = _others_compute(material)
     late_ms = _mean_late_ms(pieces)
     retried = {(piece.topic, piece.partition) for piece in pieces if piece.values["retry_ms"]}
+    # Who tells of many small batches is busy all the time, and with each for no time.
+    are_tiny = material.setting.batch_size < _SMALL_BYTES and (
+        max(piece.values["busy_ms"] for piece in pieces) < len(pieces))
     for piece in pieces:
-        _give_away(piece, material.setting, times, computing, late_ms, retried)
+        _give_away(piece, material.setting, times, computing, late_ms, retried, are_tiny=are_tiny)
     batches = len(pieces)
     mean_ms = times.total_ms / batches
     _single_out_partition(times, pieces)
@@ -197,7 +200,7 @@ def explain(material: Material) -> Why:
 
 
 def _give_away(piece: Piece, setting: Setting, times: _Times, computing: float, late_ms: float,
-               retried: set[tuple[str, int]]) -> None:
+               retried: set[tuple[str, int]], *, are_tiny: bool) -> None:
     """Give each part of a batch's time to a cause."""
     values = piece.values
     node_id = values["node_id"]
@@ -225,7 +228,7 @@ def _give_away(piece: Piece, setting: Setting, times: _Times, computing: float, 
     floor_ms = min(values["floor_ms"], wire_ms)
     rest_ms: float = wire_ms - floor_ms
     busy_ms = min(float(values["busy_ms"]), rest_ms)
-    times.add("callback" if values["tell_ms"] >= codec_ms else "codec", busy_ms, piece)
+    times.add("batches" if are_tiny else "callback" if values["tell_ms"] >= codec_ms else "codec", busy_ms, piece)
     rest_ms -= busy_ms
     if computing >= _COMPUTING:
         # An answer is read late by the same as a batch is sent late, which can be seen: twice that, for a turn has two

@@ -131,6 +131,17 @@ def test_why_when_no_cause_takes_long_or_a_quarter_of_the_time_then_nothing_stan
     assert "  Nothing stands out." in said[0].text
 
 
+@pytest.mark.parametrize(("batch_size", "count", "cause"), [
+    (350, 141, "batches"), (350, 140, "callback"), (16_384, 141, "callback")])
+def test_why_when_the_sender_is_busy_with_many_small_batches_then_no_callback_is_to_blame(
+        batch_size: int, count: int, cause: str) -> None:
+    """Of a producer without any callback, whose batch.size held one record, it said that callbacks kept its thread."""
+    columns = {**dict.fromkeys(COLUMNS, 0), "node_id": 1, "wire_ms": 150, "busy_ms": 140}
+    pieces = (Piece(990, "t", 0, columns),) * count
+    (finding,) = explain(material(pieces=pieces, setting=Setting(batch_size, 2, 3, 4, "none"))).findings
+    assert finding.cause == cause
+
+
 def test_why_when_an_answer_takes_long_then_the_way_is_named_with_the_broker() -> None:
     """The way may have become longer since the quickest answer; whoever read it looked at disks alone."""
     piece = Piece(990, "t", 0, {**dict.fromkeys(COLUMNS, 0), "wire_ms": 203, "floor_ms": 1})
