@@ -221,7 +221,8 @@ def _give_away(piece: Piece, setting: Setting, times: _Times, computing: float, 
             "interpreter" if computing >= _COMPUTING else "machine")
         times.add(late, wait_ms, piece, node_id)
     else:
-        times.add(_CAUSE_OF_WAIT[reason], wait_ms, piece, node_id)
+        cause = "batches" if are_tiny and reason in (CALLBACK, CODEC) else _CAUSE_OF_WAIT[reason]
+        times.add(cause, wait_ms, piece, node_id)
     codec_ms = values["codec_us"] / 1000
     times.add("codec", codec_ms, piece)
     wire_ms = values["wire_ms"]

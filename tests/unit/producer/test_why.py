@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyproducer import Why
-from pyproducer.hotpath import COLUMNS
+from pyproducer.hotpath import CALLBACK, COLUMNS
 from pyproducer.observe.why import LEAST_MS, Material, Piece, Setting, explain
 from tests.support.clock import ManualClock
 from tests.support.patience import GIVE_UP_S
@@ -137,6 +137,7 @@ def test_why_when_the_sender_is_busy_with_many_small_batches_then_no_callback_is
         batch_size: int, count: int, cause: str) -> None:
     """Of a producer without any callback, whose batch.size held one record, it said that callbacks kept its thread."""
     columns = {**dict.fromkeys(COLUMNS, 0), "node_id": 1, "wire_ms": 150, "busy_ms": 140}
+    columns |= {"wait_ms": 100, "reason": CALLBACK}
     pieces = (Piece(990, "t", 0, columns),) * count
     (finding,) = explain(material(pieces=pieces, setting=Setting(batch_size, 2, 3, 4, "none"))).findings
     assert finding.cause == cause
