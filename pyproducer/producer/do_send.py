@@ -62,7 +62,7 @@ from pyproducer.producer.waiting_room import Choose, WaitingRoom
 from pyproducer.transaction.transactions import OpenTransaction, Transactions
 
 # What send() does not raise: the record's future and callback tell it.
-_TOLD_BY_THE_FUTURE = (KafkaTimeoutError, ApiError, AuthenticationError)
+TOLD_BY_THE_FUTURE = (KafkaTimeoutError, ApiError, AuthenticationError)
 
 
 class Postponed:
@@ -353,7 +353,7 @@ class RecordSender:
             return self._enqueue_or_postpone(SerializedRecord(
                 topic, partition, timestamp, key_bytes, key_bytes, value_bytes, value_bytes, headers, on_completion,
                 size_bytes))
-        except _TOLD_BY_THE_FUTURE as error:
+        except TOLD_BY_THE_FUTURE as error:
             return self.failed(error, topic, partition, on_completion)
 
     def ensure_outside(self) -> None:
@@ -374,7 +374,7 @@ class RecordSender:
         topic_partition = self.tell_interceptors(error, topic, partition, on_completion)
         if type(on_completion) is Acknowledgement:
             on_completion = on_completion.on_completion
-        if isinstance(error, _TOLD_BY_THE_FUTURE) and not isinstance(error, RecordTooLargeError):
+        if isinstance(error, TOLD_BY_THE_FUTURE) and not isinstance(error, RecordTooLargeError):
             return failed_future(topic_partition, error, on_completion, self._life)
         if isinstance(error, KafkaError) and not isinstance(error, IllegalStateError):  # as Java's doSend
             self.count_raised(error)

@@ -22,18 +22,15 @@ from pyproducer.client.metadata import ProducerMetadata
 from pyproducer.common.clock import Clock
 from pyproducer.common.cluster import PartitionTable
 from pyproducer.common.errors import (
-    ApiError,
-    AuthenticationError,
     IllegalStateError,
     KafkaError,
-    KafkaTimeoutError,
     RecordTooLargeError,
     SerializationError,
 )
 from pyproducer.common.records import Header, to_topic
 from pyproducer.hotpath import ColumnChunk, OpenBatch, sort_rows
 from pyproducer.producer.columns import Columns, read_columns
-from pyproducer.producer.do_send import RecordSender
+from pyproducer.producer.do_send import TOLD_BY_THE_FUTURE, RecordSender
 from pyproducer.producer.partitioners import DefaultPartitioner
 from pyproducer.producer.partitioners.partitioner import choices
 from pyproducer.producer.send_rows import REFUSES_THE_REST, send_rows
@@ -148,7 +145,7 @@ class BatchSender:
         for waiting, record in _records(topic, chunk, columns, range(row, end), future):
             try:
                 entered = self._record_sender.enter_room(record, self._left_ms(deadline_ms))
-            except (KafkaTimeoutError, ApiError, AuthenticationError, IllegalStateError) as error:
+            except (*TOLD_BY_THE_FUTURE, IllegalStateError) as error:
                 future.on_refused(range(waiting, len(columns.partitions)), error)
                 return -1
             if entered is None:
@@ -196,7 +193,7 @@ class BatchSender:
                 sender.enqueue(record, self._left_ms(deadline_ms))
             except REFUSES_THE_REST as error:
                 return error, array("i", waiting[position:])
-            except (KafkaTimeoutError, ApiError, AuthenticationError) as error:
+            except TOLD_BY_THE_FUTURE as error:
                 future.on_refused((row,), error)
         return None
 
